@@ -10,10 +10,10 @@ from PIL import Image
 from tests.pipeline.tiny_run import RECIPE, command
 from tests.results.stored_metadata import forge, load_metadata
 
+from multiguard.attack.config import AttackConfig
 from multiguard.data import DigitsDataset
 from multiguard.evaluate import curves
 from multiguard.pipeline.attack_job import AttackJob, execution_notes, prepare_attack
-from multiguard.pipeline.parts import AttackPart
 from multiguard.results import read_attacks, read_certificates, write_certificates
 from multiguard.votes import read_votes
 
@@ -238,7 +238,7 @@ def test_hash_before_loading(told, tmp_path):
 
 def test_execution_notes(run):
     """A classifier that runs differently than when it voted is noted."""
-    ready = prepare_attack(AttackJob(run / "certificates", run / "attack", AttackPart(device="cpu")))
+    ready = prepare_attack(AttackJob(run / "certificates", run / "attack", AttackConfig(device="cpu")))
     assert ready.notes == ()
     altered = {**ready.certified.provenance, "compiled": True, "device": "NVIDIA H200"}
     (note,) = execution_notes(replace(ready.certified, provenance=altered), ready.smoother)
@@ -257,12 +257,12 @@ def test_replaced_image(own_run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--attack", "fgsm"], "unknown attack"),
-        (["--beta", "2"], "beta is 2.0; expected strictly between 0 and 1"),
+        (["--attack", "fgsm"], "unknown value 'fgsm'"),
+        (["--beta", "2"], "beta is 2.0; expected a number strictly between 0 and 1"),
         (["--radius", "-1"], "none negative"),
         (["--radius", "0"], "give a larger one"),
-        (["--steps", "0"], "--steps is 0; expected 1 to"),
-        (["--draws", "0"], "--draws is 0; expected 1 to"),
+        (["--steps", "0"], "--steps is 0; expected a whole number from 1 to"),
+        (["--draws", "0"], "--draws is 0; expected a whole number from 1 to"),
         (["--attack", "pgd,pgd"], "--attack must be pgd, random or pgd,random, each once, not 'pgd,pgd'"),
         (["--labels", "names.txt"], "--labels describes the model that --model names"),
         (["--weights", "x.pth"], "--weights describes the model that --model names"),

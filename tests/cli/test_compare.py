@@ -59,9 +59,9 @@ def test_all_methods(home) -> None:
         (["one", "unlabelled"], "different labels"),
         (["one", "two", "--method", "jia"], "one has no certificates by jia"),
         (["one", "two", "--baseline", "tow"], "did you mean 'two'"),
-        (["one", "two", "--radius", "-1"], "--radius is -1.0; expected 0 or more"),
+        (["one", "two", "--radius", "-1"], "--radius is -1.0; expected a number of 0 or more"),
         (["one", "two", "--radius", "x"], "--radius x: expected numbers"),
-        (["one", "two", "--level", "2"], "--level is 2.0; expected strictly between 0 and 1"),
+        (["one", "two", "--level", "2"], "--level is 2.0; expected a number strictly between 0 and 1"),
         (["one", "two", "--out", "one/certificates"], "holds certificates"),
     ],
 )

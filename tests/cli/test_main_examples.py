@@ -13,9 +13,9 @@ from tests.pipeline.tiny_run import PHOTOS, RECIPE, command, state
 
 from multiguard.data import DigitsDataset, Source
 from multiguard.errors import InvalidInputError, VotesError
+from multiguard.models.config import ModelConfig
 from multiguard.models.spec import DEFAULT_MODEL
 from multiguard.pipeline.folders import discard_model
-from multiguard.pipeline.parts import ModelPart
 from multiguard.pipeline.vote_job import VoteJob, prepare_vote
 from multiguard.results import read_certificates
 from multiguard.smooth.settings import cpu_has_bfloat16
@@ -136,7 +136,7 @@ def test_force_in_other_process(place, variables, monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     ready = prepare_vote(
-        VoteJob(ModelPart("runs/digits"), Source("digits", images=5), place / "runs/votes", "gaussian:0.5")
+        VoteJob(ModelConfig("runs/digits"), Source("digits", images=5), place / "runs/votes", "gaussian:0.5")
     )
     with pytest.raises((VotesError, ValueError)):
         ready.vote(force=True)  # refused, or without the others that it expects

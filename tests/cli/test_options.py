@@ -1,6 +1,5 @@
 """Options are made from config dataclasses: names, types, defaults and help come from their fields."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -9,28 +8,23 @@ from typer.testing import CliRunner
 
 from multiguard.cli.options import Fields, with_options
 from multiguard.errors import InvalidInputError
-from multiguard.pipeline.part_fields import Help, check_fields
+from multiguard.io.config import Config, Count, described
 
 
-@dataclass(frozen=True)
-class Sampling:
-    model: Annotated[str, Help("The model.")]
-    draws: Annotated[int | Literal["adaptive"], Help("How many draws.", least=1)] = 100
-    radii: Annotated[tuple[float, ...], Help("A radius.", "radius")] = ()
-    rule: Annotated[Literal["top-k", "threshold"], Help("Which rule.")] = "top-k"
-    labelled: Annotated[bool, Help("Without labels.", "no-labels")] = True
-    clamp: Annotated[bool, Help("Clamp to [0, 1] first.")] = False
-    flip: Annotated[bool | None, Help("Mirror [yes].")] = None
-    noise_seed: Annotated[int, Help("Seed of the noise.")] = 0
-
-    def __post_init__(self):
-        check_fields(self)
+class Sampling(Config, frozen=True):
+    model: Annotated[str, described("The model.")]
+    draws: Annotated[Count | Literal["adaptive"], described("How many draws.")] = 100
+    radii: Annotated[tuple[float, ...], described("A radius.", "radius")] = ()
+    rule: Annotated[Literal["top-k", "threshold"], described("Which rule.")] = "top-k"
+    labelled: Annotated[bool, described("Without labels.", "no-labels")] = True
+    clamp: Annotated[bool, described("Clamp to [0, 1] first.")] = False
+    flip: Annotated[bool | None, described("Mirror [yes].")] = None
+    noise_seed: Annotated[int, described("Seed of the noise.")] = 0
 
 
-@dataclass(frozen=True)
-class Sample:
-    images: Annotated[int | None, Help("How many [all].")] = None
-    seed: Annotated[int, Help("Seed of the sample.")] = 0
+class Sample(Config, frozen=True):
+    images: Annotated[int | None, described("How many [all].")] = None
+    seed: Annotated[int, described("Seed of the sample.")] = 0
 
 
 def run(*arguments):
@@ -70,8 +64,8 @@ def test_typed_values():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--draws", "many"], "--draws many: expected a whole number or adaptive"),
-        (["--draws", "0"], "--draws is 0; expected 1 or more"),
+        (["--draws", "many"], "--draws many: expected a whole number of 1 or more, or adaptive"),
+        (["--draws", "0"], "--draws is 0; expected a whole number of 1 or more, or adaptive"),
         (["--radius", "0.5,x"], "--radius 0.5,x: expected numbers separated by commas"),
         (["--rule", "treshold"], "--rule: unknown value 'treshold': did you mean 'threshold'?"),
     ],

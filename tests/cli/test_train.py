@@ -51,7 +51,10 @@ def test_data_check_process():
     [
         (["train", "--data", "digitz", "--out", "x"], "unknown dataset 'digitz': did you mean 'digits'?"),
         (["train", "--data", "digits", "--out", "x", "--loss", "als"], "did you mean 'asl'"),
-        (["train", "--data", "digits", "--out", "x", "--sigma", "-1"], "--sigma is -1.0; expected 0 or more"),
+        (
+            ["train", "--data", "digits", "--out", "x", "--sigma", "-1"],
+            "--sigma is -1.0; expected a number of 0 or more",
+        ),
         (["train", "--data", "coco", "--root", ".", "--out", "x"], "no model given for 'coco'"),
         (["train", "--data", "digits", "--out", "x", "--weights", "no.pth"], "no.pth: no such weights file"),
         (["data", "check", "coco"], "coco: no root folder given"),
@@ -70,7 +73,7 @@ def test_mistakes(tmp_path, monkeypatch, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--size", "0"], "--size is 0; expected 1 to"),
+        (["--size", "0"], "--size is 0; expected a whole number from 1 to"),
         (["--size", "-3"], "--size is -3"),
         (["--workers", "-1"], "workers is -1"),
         (["--seed", "-1"], "seed is -1"),

@@ -13,9 +13,9 @@ from multiguard.data import DigitsDataset
 from multiguard.errors import InvalidInputError
 from multiguard.io.records import checksum
 from multiguard.models.backbone import build_backbone
+from multiguard.models.config import ModelConfig
 from multiguard.models.model_folder import ModelCard, save_folder
 from multiguard.pipeline import wrap_job
-from multiguard.pipeline.parts import ModelPart
 from multiguard.pipeline.wrap_job import WRAP_FILE, unwrap
 from multiguard.votes import read_votes
 
@@ -152,7 +152,7 @@ def test_card_replaced_by_a_trusted_one(home, replace_after_reading):
     path.write_text(json.dumps({**card, "sha256": checksum(card)}))
     replace_after_reading(path, trusted)
     with pytest.raises(InvalidInputError, match=r"names code .*evil.py.* and was not wrapped by you"):
-        unwrap(ModelPart("mine"))
+        unwrap(ModelConfig("mine"))
 
 
 def test_model_replaced_while_wrapping(home, monkeypatch):

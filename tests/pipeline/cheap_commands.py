@@ -4,18 +4,21 @@ from functools import cache
 
 import torch
 
+from multiguard.attack.config import AttackConfig
 from multiguard.data.source import Source
 from multiguard.evaluate import tune
+from multiguard.models.config import ModelConfig
 from multiguard.pipeline import parse_recipe, run_recipe
 from multiguard.pipeline.attack_job import AttackJob, PreparedAttack, finished_attack
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.compare_job import CompareJob, compare
-from multiguard.pipeline.parts import AttackPart, ModelPart, VotePart
-from multiguard.pipeline.recipe import CertifyPart, ComparePart
-from multiguard.pipeline.report_job import ReportJob, ReportPart, report
+from multiguard.pipeline.recipe import CertifyPart
+from multiguard.pipeline.report_job import ReportConfig, ReportJob, report
 from multiguard.pipeline.tune_job import TuneJob, tune_votes
 from multiguard.pipeline.vote_job import VoteJob, prepare_vote
+from multiguard.report.config import CompareConfig
 from multiguard.results import read_certificates
+from multiguard.smooth.config import VoteConfig
 from multiguard.votes import read_votes
 
 MODEL = f"{__name__}:linear_model"
@@ -50,20 +53,20 @@ class Commands:
 
     def report(self, out, k, *, force=False):
         found = read_certificates(self._inputs / f"certificates-{k}")
-        more = {"part": ReportPart(images=False, gallery=0), "force": force}
+        more = {"part": ReportConfig(images=False, gallery=0), "force": force}
         report(ReportJob(found, out / "report.html", out / "figures", out / "tables", **more))
 
     def attack(self, out, k, *, force=False):
-        job = AttackJob(self._inputs / f"certificates-{k}", out, AttackPart(), force=force)
+        job = AttackJob(self._inputs / f"certificates-{k}", out, AttackConfig(), force=force)
         if finished_attack(job) is None:
             PreparedAttack(job, read_certificates(job.certificates), None, None, ()).attack()
 
     def vote(self, out, k, *, force=False):
         source, part = (
             Source("digits", images=2, size=16),
-            VotePart(draws=k, shard_images=1, noise_seed=0, device="cpu"),
+            VoteConfig(draws=k, shard_images=1, noise_seed=0, device="cpu"),
         )
-        job = VoteJob(ModelPart(MODEL, output="logits"), source, out, "gaussian:0.5", part)
+        job = VoteJob(ModelConfig(MODEL, output="logits"), source, out, "gaussian:0.5", part)
         prepare_vote(job).vote(force=force)
 
     def tune(self, out, k, *, force=False):
@@ -76,7 +79,7 @@ class Commands:
 
     def compare(self, out, k, *, force=False):
         folder = self._inputs / f"certificates-{k}"
-        compare(CompareJob((f"one={folder}", f"other={folder}"), ComparePart(), out, force))
+        compare(CompareJob((f"one={folder}", f"other={folder}"), CompareConfig(), out, force))
 
     def run(self, out, k, *, force=False):
         run_recipe(parse_recipe(RECIPE.format(k=k), "recipe.yaml"), out, force=force)

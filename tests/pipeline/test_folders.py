@@ -20,18 +20,20 @@ from tests.killer import Killer
 from tests.pipeline.cheap_commands import MODEL, Commands
 from tests.pipeline.tiny_run import command, state
 
+from multiguard.data.config import DataConfig
 from multiguard.errors import FolderInUseError
 from multiguard.io.files import write_atomically
+from multiguard.models.config import ModelConfig
 from multiguard.pipeline import attack_job, read_record, report_job, tune_job
 from multiguard.pipeline.attack_job import PreparedAttack
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.folders import RECORD_FILE
-from multiguard.pipeline.parts import DataPart, ModelPart, TrainPart
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.pipeline.train_job import training_job
 from multiguard.pipeline.wrap_job import WrapJob, wrap
 from multiguard.results import read_attacks, read_certificates, read_curves
 from multiguard.results.signature_file import sign_certificates
+from multiguard.train.config import TrainConfig
 from multiguard.train.job import run_job
 
 MEMORY = Path("/dev/shm")
@@ -146,10 +148,10 @@ def test_kill_and_repeat(memory_folder, inputs, monkeypatch, name):
 
     def work(out):
         if name == "wrap":
-            wrap(WrapJob(ModelPart(f"{__name__}:ten_scores", labels=labels, output="logits"), out, 16, 0.5))
+            wrap(WrapJob(ModelConfig(f"{__name__}:ten_scores", labels=labels, output="logits"), out, 16, 0.5))
         elif name == "train":
-            part = TrainPart(model="cnn:2", images=16, val_images=16, epochs=1)
-            run_job(training_job(DataPart("digits", size=16), part, out, None))
+            part = TrainConfig(model="cnn:2", images=16, val_images=16, epochs=1)
+            run_job(training_job(DataConfig("digits", size=16), part, out, None))
         else:
             shutil.copytree(memory_folder / "certificates", out, dirs_exist_ok=True)
             sign_certificates(out, memory_folder / "key.pem", read_certificates(out).certificates_hash)

@@ -9,11 +9,11 @@ from tests.evaluate.attack_cases import top_k_attacks
 from tests.evaluate.votes_cases import random_votes
 from tests.pipeline.cheap_commands import RECIPE
 
+from multiguard.attack.config import AttackConfig
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.pipeline import attack_job, certify_job, parse_recipe, predict_job
 from multiguard.pipeline.attack_job import AttackJob, PreparedAttack, finished_attack
 from multiguard.pipeline.certify_job import CertifyJob, certify
-from multiguard.pipeline.parts import AttackPart
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.pipeline.runner import Observer
 from multiguard.pipeline.steps import CertifyStep, Plan, ReportStep
@@ -95,7 +95,7 @@ def test_certificates_replaced_while_attacking(home, monkeypatch):
     """An attack on certificates is not recorded as finished for those that came in their place."""
     monkeypatch.setattr(PreparedAttack, "_attacks", lambda self, progress: top_k_attacks())
     monkeypatch.setattr(attack_job, "draw_attack", lambda attacks, folder: None)
-    job = AttackJob(home / "one-certificates", home / "attack", AttackPart())
+    job = AttackJob(home / "one-certificates", home / "attack", AttackConfig())
     expected = sha256(home / "one-certificates" / CERTIFICATES_NAME)
     prepared = PreparedAttack(job, read_certificates(job.certificates), None, None, ())
     put_in_place(home / "one-certificates", home / "other-certificates")

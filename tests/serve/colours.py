@@ -12,12 +12,12 @@ from torch import nn
 
 from multiguard.certify import Threshold, TopK
 from multiguard.certify.noise import Gaussian
-from multiguard.pipeline.parts import PredictPart
 from multiguard.pipeline.predict_job import Predictor
-from multiguard.serve import ServePart, Service
+from multiguard.serve import ServeConfig, Service
 from multiguard.serve.examples import Example
 from multiguard.serve.server import listen, make_server
 from multiguard.smooth import Smoother
+from multiguard.smooth.config import PredictConfig
 
 LABELS = ("red", "green", "blue", "grey")
 SIZE = 8
@@ -36,7 +36,7 @@ def make_predictor(rule="top-k", noise=Gaussian(0.5), **options) -> Predictor:  
     how = {"labels": LABELS, "output": "probabilities", "image_size": (SIZE, SIZE), "device": "cpu", **votes}
     smoother = Smoother(Colours(), noise=noise, **how)
     how = TopK(2, 1) if rule == "top-k" else Threshold(0.5)
-    return Predictor(smoother, how, SIZE, "colours", PredictPart(pilot_draws=50, **options))
+    return Predictor(smoother, how, SIZE, "colours", PredictConfig(pilot_draws=50, **options))
 
 
 def encode(colour=(230, 90, 20), size=(SIZE, SIZE), kind="PNG") -> bytes:
@@ -56,7 +56,7 @@ class Running:
 
 
 def serve(predictor: Predictor, **options) -> Iterator[Running]:
-    part = ServePart(port=0, draws=200, **options)
+    part = ServeConfig(port=0, draws=200, **options)
     service = Service(predictor, part, (Example("orange", encode(), "data:,"),))
     listening, address = listen(part)
     ready = threading.Event()

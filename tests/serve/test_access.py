@@ -9,13 +9,13 @@ import pytest
 from starlette.datastructures import Headers
 
 from multiguard.certify import TopK
-from multiguard.pipeline.parts import PredictPart
 from multiguard.pipeline.predict_job import Predictor
-from multiguard.serve import ServePart, server
+from multiguard.serve import ServeConfig, server
 from multiguard.serve.access import Access
 from multiguard.serve.examples import Example
 from multiguard.serve.live_page import make_page
 from multiguard.smooth import Smoother
+from multiguard.smooth.config import PredictConfig
 
 ACCESS = Access(None, ["mybox"])
 OURS = ["127.0.0.1:8000", "localhost:8000", "LOCALHOST", "[::1]:8000", "192.168.0.7:80", "mybox:8000"]
@@ -88,8 +88,8 @@ def test_hostile_names():
     """No name of a label or a model becomes part of the page's code."""
     bad = "</script><script>alert(1)</script>"
     smoother = Smoother(lambda x: x.mean((2, 3)), 0.5, labels=[bad, "b", "c"], image_size=(8, 8), device="cpu")
-    predictor = Predictor(smoother, TopK(1, 1), 8, f'"><img src=x onerror=alert(2)>{bad}', PredictPart())
-    text, _ = make_page(predictor, ServePart(), (Example(bad, b"", "data:,"),))
+    predictor = Predictor(smoother, TopK(1, 1), 8, f'"><img src=x onerror=alert(2)>{bad}', PredictConfig())
+    text, _ = make_page(predictor, ServeConfig(), (Example(bad, b"", "data:,"),))
     assert "alert(1)</script>" not in text
     assert "<img src=x" not in text
     assert text.count("<script") == 2

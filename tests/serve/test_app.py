@@ -11,7 +11,7 @@ from tests.serve.colours import LABELS, SIZE, encode, make_predictor, serve
 
 from multiguard.certify.noise import BandAblation, Gaussian, PixelAblation
 from multiguard.errors import InvalidInputError
-from multiguard.serve import ServePart, Service
+from multiguard.serve import ServeConfig, Service
 from multiguard.smooth import LivePrediction
 
 
@@ -246,4 +246,4 @@ def test_other_attacker(orange):
 def test_no_draws():
     """Bands have no draws to show, and the server says so before it starts."""
     with pytest.raises(InvalidInputError, match="every band votes once; take multiguard predict"):
-        Service(make_predictor(noise=BandAblation(2, SIZE)), ServePart())
+        Service(make_predictor(noise=BandAblation(2, SIZE)), ServeConfig())

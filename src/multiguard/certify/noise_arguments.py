@@ -7,6 +7,8 @@ from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
 
 NO_NOISE = "none"  # what records say of training without noise
+_ABLATIONS = (PixelAblation.kind, BandAblation.kind)
+_ANY_SIZE = (1 << 11, 1 << 11)  # stands for that of the images until it is known
 _FORMS = "gaussian:SIGMA, uniform:HALF_WIDTH, pixels:KEEP/PIXELS or band:WIDTH/COLUMNS"
 # The type of a record's field: a file holds the text of the noise, which `as_noise` turns into the noise.
 if TYPE_CHECKING:
@@ -68,6 +70,32 @@ def as_noise(noise: Noise | str) -> Noise:
     True
     """
     return parse_noise(noise) if isinstance(noise, str) else resolve_noise(None, noise)
+
+
+def given_noise(sigma: float | None, noise: str | None) -> str | None:
+    """Return the text of the noise that at most one of the two names, "none" for sigma 0; None where neither does.
+
+    >>> given_noise(0.5, None), given_noise(0, None), given_noise(None, "band:4")
+    ('gaussian:0.5', 'none', 'band:4')
+    """
+    if sigma is not None and noise is not None:
+        raise InvalidInputError(f"sigma is {sigma}, Gaussian noise, and noise is {noise}; give one of the two")
+    if sigma is None:
+        return None if noise is None else checked_noise(noise)
+    return NO_NOISE if sigma == 0 else str(Gaussian(sigma))
+
+
+def checked_noise(text: str) -> str:
+    """Return the text of a noise as it is written, or "none"; the size of the images may still be open.
+
+    >>> checked_noise("gaussian:0.50"), checked_noise("band:4")
+    ('gaussian:0.5', 'band:4')
+    """
+    if text == NO_NOISE:
+        return text
+    is_open = text.strip().startswith(_ABLATIONS) and "/" not in text
+    noise = parse_noise(text, _ANY_SIZE if is_open else None)
+    return text.strip() if is_open else str(noise)
 
 
 def _ablation(kind: str, part: int, counted: int | None, size: tuple[int, int] | None) -> Noise:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from multiguard.attack.config import AttackConfig
 from multiguard.cli.options import Fields, Force, typed_command, with_options
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.errors import InvalidInputError
-from multiguard.pipeline.parts import AttackPart, ModelPart
+from multiguard.models.config import ModelConfig
 
 if TYPE_CHECKING:
     from multiguard.evaluate import Attacks
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
 
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
 _Out = Annotated[Path | None, Option(help="The attack folder to write [attack beside the certificates].")]
-_Model = Annotated[dict[str, Any], Fields(ModelPart, help={"spec": "The model that voted, if it is elsewhere now."})]
+_Model = Annotated[dict[str, Any], Fields(ModelConfig, help={"spec": "The model that voted, if it is elsewhere now."})]
 _BROKEN = 1
 
 
 @with_options
 def attack_command(
     run: _Run,
-    part: AttackPart,
+    part: AttackConfig,
     model: _Model,
     out: _Out = None,
     force: Force = False,
@@ -63,11 +64,11 @@ def _attack(job: "AttackJob") -> "AttackFolder":
         return prepared.attack(lambda done, total: progress("attacking", done, total))
 
 
-def _model(given: dict[str, Any]) -> ModelPart | None:
+def _model(given: dict[str, Any]) -> ModelConfig | None:
     """The model that the user names; options about a model that is not named would have no effect."""
     if given and "spec" not in given:
         raise InvalidInputError(f"--{next(iter(given))} describes the model that --model names; give both, or neither")
-    return ModelPart(**given) if given else None
+    return ModelConfig(**given) if given else None
 
 
 def _show(attacks: "Attacks") -> None:

@@ -14,15 +14,15 @@ from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
-from multiguard.pipeline.parts import VotePart
 from multiguard.pipeline.recipe import CertifyPart
+from multiguard.smooth.config import VoteConfig
 
 if TYPE_CHECKING:
     from multiguard.pipeline.certify_job import CertifyJob
     from multiguard.results import Results
 
 _Votes = Annotated[Path, Argument(help="The votes folder.")]
-_Rule = Annotated[dict[str, Any], Fields(VotePart, only=("rule",), help={"rule": "The rule [that of the votes]."})]
+_Rule = Annotated[dict[str, Any], Fields(VoteConfig, only=("rule",), help={"rule": "The rule [that of the votes]."})]
 _NoLabels = Annotated[bool, Option("--no-labels", help="Certify the labels that the pilot draws chose.")]
 _Sweep = Annotated[
     list[str] | None,
@@ -78,7 +78,7 @@ def certify_command(
     if "all" in part.methods:
         every = every_method(job.part.config(job.rule).rule, run, part.draws or run.draws)
         methods = tuple(dict.fromkeys((*every, *(method for method in part.methods if method != "all"))))
-        job = replace(job, part=replace(job.part, methods=methods))
+        job = replace(job, part=job.part.replace(methods=methods))
     if out is None:
         job = with_own_folder(job, opened.sha256)
     with progress_bar("steps") as progress:

@@ -6,14 +6,16 @@ from typing import Annotated, Any
 from multiguard.cli.options import Fields, NoiseText, Sigma, with_options
 from multiguard.cli.terminal import echo
 from multiguard.cli.vote import show_notes
-from multiguard.pipeline.parts import DataPart, ModelPart, VotePart, named_noise
+from multiguard.data.config import DataConfig
+from multiguard.models.config import ModelConfig
+from multiguard.smooth.config import VoteConfig, named_noise
 
-_Data = Annotated[DataPart, Fields(help={"seed": "Seed of that sample."})]
-_Vote = Annotated[dict[str, Any], Fields(VotePart, only=("draws", "rule", "score_threshold", "device"))]
+_Data = Annotated[DataConfig, Fields(help={"seed": "Seed of that sample."})]
+_Vote = Annotated[dict[str, Any], Fields(VoteConfig, only=("draws", "rule", "score_threshold", "device"))]
 
 
 @with_options
-def check_command(model: ModelPart, data: _Data, vote: _Vote, sigma: Sigma = None, noise: NoiseText = None) -> None:
+def check_command(model: ModelConfig, data: _Data, vote: _Vote, sigma: Sigma = None, noise: NoiseText = None) -> None:
     """Look at a model and its images before voting: what looks wrong, and what to expect.
 
     It is the pass that vote makes first: the range of the scores, the labels, recall with and without noise, whether
@@ -24,7 +26,9 @@ def check_command(model: ModelPart, data: _Data, vote: _Vote, sigma: Sigma = Non
     from multiguard.pipeline.sanity import look_at
     from multiguard.pipeline.vote_job import VoteJob, prepare_vote
 
-    prepared = prepare_vote(VoteJob(model, data.source(data.size), Path(), named_noise(sigma, noise), VotePart(**vote)))
+    prepared = prepare_vote(
+        VoteJob(model, data.source(data.size), Path(), named_noise(sigma, noise), VoteConfig(**vote))
+    )
     show_notes(prepared)
     found = look_at(prepared)
     names, kind = prepared.classifier.label_names, prepared.classifier.output

@@ -7,7 +7,7 @@ from typer import Argument, Option
 
 from multiguard.cli.options import Force, with_options
 from multiguard.cli.terminal import PlainConsole, echo
-from multiguard.pipeline.recipe import ComparePart
+from multiguard.report.config import CompareConfig
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,7 +19,7 @@ _Out = Annotated[Path | None, Option(help="The folder for the page and the table
 
 
 @with_options
-def compare_command(runs: _Runs, part: ComparePart, out: _Out = None, force: Force = False) -> None:
+def compare_command(runs: _Runs, part: CompareConfig, out: _Out = None, force: Force = False) -> None:
     """Compare certificates of several models or methods on the same images.
 
     Differences to the baseline have 95 % confidence intervals over the images that all runs have.

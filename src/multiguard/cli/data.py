@@ -13,8 +13,8 @@ from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole
 from multiguard.data import DataReport, check_dataset, open_dataset, subset
 from multiguard.data.catalog import default_split
+from multiguard.data.config import DataConfig
 from multiguard.errors import DataError, ImageFailure
-from multiguard.pipeline.parts import DataPart
 
 data_app = typer.Typer(help="Datasets: look before you train.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -22,7 +22,7 @@ _Name = Annotated[str, typer.Argument(help="voc2007, coco, nuswide, folder or di
 _Part = Annotated[
     dict[str, Any],
     Fields(
-        DataPart,
+        DataConfig,
         without=("name", "labelled"),
         help={"split": "The split [the training split].", "size": "Resize images to this height and width [not]."},
     ),
@@ -44,7 +44,7 @@ def check_command(name: _Name, part: _Part, workers: _Workers = None) -> None:
 
     Example: multiguard data check digits --split test
     """
-    data = DataPart(name, **part)
+    data = DataConfig(name, **part)
     console = PlainConsole()
     failures: list[ImageFailure] = []
     try:

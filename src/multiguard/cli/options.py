@@ -1,4 +1,4 @@
-"""Options made from config dataclasses: a field's name, type, default and help are declared once, in the config.
+"""Options made from configs: a field's name, type, range, default and help are declared once, in the config.
 
 A command takes configs as parameters; `with_options` gives it an option for each of their fields, and hands it the
 configs built from the options that were typed.
@@ -9,17 +9,27 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from msgspec import NODEFAULT
+from msgspec.structs import FieldInfo
 from typer import Option
 
 from multiguard.errors import InvalidInputError
-from multiguard.io.names import is_unicode, unknown_name
-from multiguard.pipeline.part_fields import Help, check_value, field_help
-from multiguard.pipeline.recipe_file import expected_text, union_members
+from multiguard.io.config import (
+    Config,
+    checked,
+    config_fields,
+    described_as,
+    expected,
+    field_types,
+    members,
+    plain_type,
+    words,
+)
+from multiguard.io.names import is_unicode
 
 Force = Annotated[bool, Option("--force", help="Replace an older result, and write beside files of others.")]
 ForceOther = Annotated[bool, Option("--force", help="Discard another run's work, and write beside files of others.")]
@@ -34,7 +44,7 @@ NoiseText = Annotated[
 class Fields:
     """Which fields of a config a command offers, and how."""
 
-    config: type | None = None  # where the parameter is a dict of only the values that were typed
+    config: type[Config] | None = None  # where the parameter is a dict of only the values that were typed
     only: Sequence[str] = ()  # empty for all
     without: Sequence[str] = ()
     help: Mapping[str, str] = field(default_factory=dict)  # texts that differ from the config's
@@ -44,32 +54,36 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command with an option for each field of its config parameters; no two fields share an option."""
     hints = get_type_hints(command, include_extras=True)
     parameters: dict[str, inspect.Parameter] = {}
-    configs: dict[str, _Config] = {}
+    configs: dict[str, _Options] = {}
     for name, parameter in inspect.signature(command).parameters.items():
-        config = _config(hints[name])
-        if config is None:
+        options = _options(hints[name])
+        if options is None:
             parameters[name] = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
             continue
-        configs[name] = config
-        for one in config.options:
+        configs[name] = options
+        for one in options.of:
             if one.key in parameters:
-                option = one.key.replace("_", "-")
-                raise TypeError(f"{command.__name__}: two fields have the option --{option}; rename one of them")
-            required = one.required and not config.partial
-            parameters[one.key] = one.parameter(required=required, panel=config.panel)
+                raise TypeError(f"{command.__name__}: two fields have the option --{one.name}; rename one of them")
+            parameters[one.key] = one.parameter(required=one.required and not options.partial, panel=options.panel)
 
     def run(**values: Any) -> None:
         for name, value in values.items():
-            check_value(f"--{name.replace('_', '-')}", value, Help(""))
-            if isinstance(value, str | Path) and not is_unicode(str(Path(value).absolute())):
-                raise InvalidInputError(f"--{name.replace('_', '-')} {value}: the name is not UTF-8; rename it")
-        built = {name: config.build(values) for name, config in configs.items()}
+            _check_text(name, value)
+        built = {name: options.build(values) for name, options in configs.items()}
         command(**built, **{name: value for name, value in values.items() if name in hints and name not in built})
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
     run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
     return run
+
+
+def _check_text(name: str, value: Any) -> None:
+    option = f"--{name.replace('_', '-')}"
+    if isinstance(value, str | Path) and not is_unicode(str(Path(value).absolute())):
+        raise InvalidInputError(f"{option} {value}: the name is not UTF-8; rename it")
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        checked(option, value, type(value))
 
 
 def typed_command() -> str:
@@ -85,14 +99,21 @@ def name_options(message: str) -> str:
     >>> name_options("alpha must be strictly between 0 and 1; vote again (on_error='stop')")
     '--alpha must be strictly between 0 and 1; vote again'
     """
-    from multiguard.pipeline import parts, recipe
-    from multiguard.serve.limits import ServePart
+    from multiguard.attack.config import AttackConfig
+    from multiguard.data.config import DataConfig
+    from multiguard.models.config import ModelConfig
+    from multiguard.pipeline.recipe import CertifyPart
+    from multiguard.report.config import CompareConfig, ReportConfig
+    from multiguard.serve.limits import ServeConfig
+    from multiguard.smooth.config import PredictConfig, VoteConfig
+    from multiguard.train.config import TrainConfig
 
-    configs = [parts.DataPart, parts.ModelPart, parts.VotePart, parts.TrainPart, parts.PredictPart, parts.AttackPart]
+    configs: tuple[type[Config], ...] = (DataConfig, ModelConfig, VoteConfig, TrainConfig, PredictConfig)
+    configs += (AttackConfig, CertifyPart, ReportConfig, CompareConfig, ServeConfig)
     names = {
-        name: f"--{(declared.name or name).replace('_', '-')}"
-        for config in (*configs, recipe.CertifyPart, recipe.ReportPart, recipe.ComparePart, ServePart)
-        for name, declared in field_help(config).items()
+        name: f"--{described_as(kind)[1] or name.replace('_', '-')}"
+        for config in configs
+        for name, kind in field_types(config).items()
     }
     long = "|".join(name for name in names if "_" in name)
     message = re.sub(r" \(\w+=[^()]*\)", "", message)
@@ -105,124 +126,110 @@ def name_options(message: str) -> str:
 class _FieldOption:
     """The option of one field."""
 
-    field: "Field[Any]"
+    field: FieldInfo
     kind: Any
-    help: Help
-
-    @property
-    def name(self) -> str:
-        """The option without its dashes."""
-        return (self.help.name or self.field.name).replace("_", "-")
+    help: str
+    name: str  # without its dashes
 
     @property
     def key(self) -> str:
-        """The name of its value among those that were typed."""
+        """The name of the parameter."""
         return self.name.replace("-", "_")
 
     @property
     def required(self) -> bool:
         """Whether the config has no default for it."""
-        return self.field.default is MISSING and self.field.default_factory is MISSING
+        return self.field.required
 
     @property
-    def members(self) -> list[Any]:
-        """The types that a value can have."""
-        return [one for one in union_members(self.kind) if one is not NoneType]
-
-    @property
-    def words(self) -> list[str]:
-        """The words that a value can be."""
-        return [word for one in self.members if get_origin(one) is Literal for word in get_args(one)]
+    def first(self) -> Any:
+        """The first type that a value can have."""
+        return plain_type(members(self.kind)[0])
 
     def parameter(self, *, required: bool, panel: str) -> inspect.Parameter:
         """The parameter that typer reads; None stands for an option that was not typed."""
         kind = self._typed_kind()
-        two_sided = kind is bool and self.field.default is None
+        two_sided = kind is bool and self._default is None
         names = f"--{self.name}/--no-{self.name}" if two_sided else f"--{self.name}"
-        metavar = "|".join(["<int>"] * (self.members[0] is int) + self.words) or None
-        if get_origin(self.members[0]) is tuple:
-            metavar = f"<{'float' if get_args(self.members[0])[0] is float else 'str'},...>"
-        declared = Option(names, help=self._help(), metavar=metavar, show_default=False, rich_help_panel=panel)
+        declared = Option(names, help=self._help(), metavar=self._metavar(), show_default=False, rich_help_panel=panel)
         default = inspect.Parameter.empty if required else None
         annotation: Any = Annotated[kind if required else kind | None, declared]
         return inspect.Parameter(self.key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
     def value(self, typed: Any) -> Any:
-        """What the field takes for what was typed; a mistake raises `InvalidInputError`."""
-        if get_origin(self.members[0]) is tuple:
-            return self._several([word.strip() for text in typed for word in text.split(",")])
-        if self.members == [bool] and self.name.startswith("no-"):
+        """What the field takes for what was typed; a mistake raises `InvalidInputError` that names the option."""
+        option = f"--{self.name}"
+        if get_origin(self.first) is tuple:
+            typed = self._several([word.strip() for text in typed for word in text.split(",")])
+        elif self.first is bool and self.name.startswith("no-"):
             return not typed
-        if not self.words or typed in self.words:
-            return typed
-        if self.members[0] is not int:
-            raise InvalidInputError(f"--{self.name}: {unknown_name('value', typed, self.words)}")
-        try:
-            return int(typed)
-        except ValueError:
-            raise InvalidInputError(f"--{self.name} {typed}: expected {expected_text(self.kind)}") from None
+        elif words(self.kind) and self.first is int and typed not in words(self.kind):
+            try:
+                typed = int(typed)
+            except ValueError:
+                raise InvalidInputError(f"{option} {typed}: expected {expected(self.kind)}") from None
+        return checked(option, typed, self.kind)
 
-    def _several(self, words: list[str]) -> tuple[Any, ...]:
+    def _several(self, typed: list[str]) -> list[Any]:
+        kind = plain_type(get_args(self.first)[0])
         try:
-            return tuple(float(word) if get_args(self.members[0])[0] is float else word for word in words)
+            return [kind(word) if kind in (int, float) else word for word in typed]
         except ValueError:
-            raise InvalidInputError(f"--{self.name} {','.join(words)}: expected numbers separated by commas") from None
+            raise InvalidInputError(f"--{self.name} {','.join(typed)}: expected numbers separated by commas") from None
 
     def _typed_kind(self) -> Any:
-        if get_origin(self.members[0]) is tuple:
+        if get_origin(self.first) is tuple:
             return list[str]
-        return str if self.words else self.members[0]
+        return str if words(self.kind) else self.first
+
+    def _metavar(self) -> str | None:
+        if get_origin(self.first) is tuple:
+            return f"<{'float' if plain_type(get_args(self.first)[0]) is float else 'str'},...>"
+        return "|".join(["<int>"] * (self.first is int) + words(self.kind)) or None
+
+    @property
+    def _default(self) -> Any:
+        return None if self.field.default is NODEFAULT else self.field.default
 
     def _help(self) -> str:
-        default = self.field.default
-        if (
-            self.required
-            or isinstance(default, bool)
-            or default in (None, ())
-            or self.help.text.rstrip(".").endswith("]")
-        ):
-            return self.help.text
+        default = self._default
+        if default in (None, ()) or isinstance(default, bool) or self.help.rstrip(".").endswith("]"):
+            return self.help
         shown = ", ".join(map(str, default)) if isinstance(default, tuple) else default
-        return f"{self.help.text.removesuffix('.')} [{shown}]."
+        return f"{self.help.removesuffix('.')} [{shown}]."
 
 
 @dataclass(frozen=True)
-class _Config:
-    """A config parameter of a command."""
+class _Options:
+    """The options of a config parameter of a command."""
 
-    kind: type
-    options: list[_FieldOption]
+    kind: type[Config]
+    of: list[_FieldOption]
     partial: bool
 
     @property
     def panel(self) -> str:
-        """The section of the help that lists its options."""
-        return f"{self.kind.__name__.removesuffix('Part')} options"
+        """The section of the help that lists them."""
+        return f"{self.kind.__name__.removesuffix('Config').removesuffix('Part')} options"
 
     def build(self, values: Mapping[str, Any]) -> Any:
         """The config from the options that were typed; for a partial one, their values by field."""
-        typed = {one.field.name: one.value(values[one.key]) for one in self.options if values[one.key] is not None}
-        for one in self.options:
-            check_value(f"--{one.name}", typed.get(one.field.name), one.help)
+        typed = {one.field.name: one.value(values[one.key]) for one in self.of if values[one.key] is not None}
         return typed if self.partial else self.kind(**typed)
 
 
-def _config(hint: Any) -> _Config | None:
-    """The config that a parameter asks for; None where it is an option of its own."""
+def _options(hint: Any) -> _Options | None:
+    """The options of a parameter of this type; None where it is an option of its own."""
     base, *more = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     offered = next((one for one in more if isinstance(one, Fields)), Fields())
     kind = offered.config or base
-    if not is_dataclass(kind):
+    if not (isinstance(kind, type) and issubclass(kind, Config)):
         return None
-    hints, texts = get_type_hints(kind), field_help(kind)
-    names = offered.only or [name for name in hints if name not in offered.without]
-    options = [
-        _FieldOption(one, hints[one.name], _worded(texts[one.name], offered.help.get(one.name)))
-        for one in fields(kind)
-        if one.name in names
-    ]
-    return _Config(kind, options, partial=offered.config is not None)
-
-
-def _worded(declared: Help, text: str | None) -> Help:
-    return declared if text is None else replace(declared, text=text)
+    names = offered.only or [one.name for one in config_fields(kind) if one.name not in offered.without]
+    options = []
+    for one in config_fields(kind):
+        if one.name in names:
+            text, name = described_as(field_types(kind)[one.name])
+            shown = name or one.name.replace("_", "-")
+            options.append(_FieldOption(one, field_types(kind)[one.name], offered.help.get(one.name, text), shown))
+    return _Options(kind, options, partial=offered.config is not None)

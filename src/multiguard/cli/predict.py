@@ -17,7 +17,8 @@ from multiguard.cli.options import Fields, with_options
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.io.rounding import plain, radius_json, radius_text
-from multiguard.pipeline.parts import ModelPart, PredictPart
+from multiguard.models.config import ModelConfig
+from multiguard.smooth.config import PredictConfig
 
 if TYPE_CHECKING:
     from multiguard.certify.noise import Noise
@@ -38,7 +39,7 @@ def _named(text: str) -> Path:
 
 _IMAGES_HELP = "Image files, or folders of them with their subfolders."
 _Images = Annotated[list[Path], Argument(parser=_named, metavar="IMAGES...", help=_IMAGES_HELP)]
-_Model = Annotated[dict[str, Any], Fields(ModelPart, help=_MODEL_HELP)]
+_Model = Annotated[dict[str, Any], Fields(ModelConfig, help=_MODEL_HELP)]
 _Json = Annotated[bool, Option("--json", help="Print JSON: a radius is null where unconfirmed, 'inf' where unlimited.")]
 
 _MOST_OTHERS = 3
@@ -46,7 +47,7 @@ Text = Callable[[float], str]  # of a radius
 
 
 @with_options
-def predict_command(images: _Images, model: _Model, part: PredictPart, json_: _Json = False) -> None:
+def predict_command(images: _Images, model: _Model, part: PredictConfig, json_: _Json = False) -> None:
     """Predict the labels of images, and certify how far each label, and the set of them, stays.
 
     Without --model the built-in tagger predicts. Some draws choose the labels, others certify them: a label that these
@@ -58,7 +59,7 @@ def predict_command(images: _Images, model: _Model, part: PredictPart, json_: _J
     from multiguard.models.spec import DEFAULT_MODEL
     from multiguard.pipeline.predict_job import PredictJob, predict
 
-    job = PredictJob(tuple(images), ModelPart(**{"spec": DEFAULT_MODEL, **model}), part)
+    job = PredictJob(tuple(images), ModelConfig(**{"spec": DEFAULT_MODEL, **model}), part)
     with progress_bar("images") as progress:
         show = partial(_show, PlainConsole(), quiet=json_)
         result = predict(job, show, partial(progress, "predicting"))

@@ -1,7 +1,6 @@
 """`multiguard report`: figures, tables and one page to send round."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ from multiguard.cli.options import Fields, Force, typed_command, with_options
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import echo
 from multiguard.errors import InvalidInputError
-from multiguard.pipeline.recipe import ReportPart
+from multiguard.report.config import ReportConfig
 
 if TYPE_CHECKING:
     from multiguard.pipeline.report_job import ReportJob, ReportResult
@@ -27,7 +26,7 @@ _Out = Annotated[
 ]
 _Figures = Annotated[Path | None, Option(help="The folder for figures [figures; beside NAME.html NAME-figures].")]
 _Tables = Annotated[Path | None, Option(help="The folder for tables [tables; beside NAME.html NAME-tables].")]
-_Part = Annotated[dict[str, Any], Fields(ReportPart)]
+_Part = Annotated[dict[str, Any], Fields(ReportConfig)]
 _Root = Annotated[Path | None, Option(help="Where the images are [where they were voted on].")]
 
 
@@ -57,7 +56,7 @@ def report_command(
         figures or _beside(page, FIGURES),
         tables or _beside(page, TABLES),
         beside={name: found.read(folder) for name, folder in {**found.beside, **_named(beside or ())}.items()},
-        part=replace(found.report, **part),
+        part=found.report.replace(**part),
         commands=found.commands,
         command=typed_command() if changed or not found.commands else "",
         root=root,

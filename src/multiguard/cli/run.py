@@ -1,7 +1,6 @@
 """`multiguard run` and `multiguard demo`: everything from one recipe."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -80,7 +79,7 @@ def demo_command(out: _DemoOut = Path("runs/demo"), force: _Force = False, devic
     print_line("\nnow photos, without labels, through the built-in tagger")
     with as_file(files("multiguard.data") / "photos") as folder:
         recipe = quick_vote(find_recipe("photos", changes))
-        recipe = replace(recipe, data=replace(recipe.data, root=folder))
+        recipe = recipe.replace(data=recipe.data.replace(root=folder))
         _run(recipe, out / "photos", "report", force, show_predictions)
 
 

@@ -5,8 +5,9 @@ from typing import Annotated, Any
 from multiguard.cli.options import Fields, with_options
 from multiguard.cli.terminal import echo
 from multiguard.errors import InvalidInputError
-from multiguard.pipeline.parts import ModelPart, PredictPart
-from multiguard.serve.limits import ServePart
+from multiguard.models.config import ModelConfig
+from multiguard.serve.limits import ServeConfig
+from multiguard.smooth.config import PredictConfig
 
 _MODEL = {
     "spec": "A model, named as in predict [coco-0.5].",
@@ -25,12 +26,12 @@ _PREDICT = {
     "size": "Height and width of images [the model's].",
     "device": "Such as cpu or cuda:1 [a GPU, if any].",
 }
-_Model = Annotated[dict[str, Any], Fields(ModelPart, only=(*_MODEL, "output"), help=_MODEL)]
-_Predict = Annotated[dict[str, Any], Fields(PredictPart, only=tuple(_PREDICT), help=_PREDICT)]
+_Model = Annotated[dict[str, Any], Fields(ModelConfig, only=(*_MODEL, "output"), help=_MODEL)]
+_Predict = Annotated[dict[str, Any], Fields(PredictConfig, only=tuple(_PREDICT), help=_PREDICT)]
 
 
 @with_options
-def serve_command(model: _Model, predict: _Predict, part: ServePart) -> None:
+def serve_command(model: _Model, predict: _Predict, part: ServeConfig) -> None:
     """Show live what is proved of a photo: a page on this machine, with an attack to try.
 
     Example: multiguard serve
@@ -42,7 +43,7 @@ def serve_command(model: _Model, predict: _Predict, part: ServePart) -> None:
     from multiguard.serve.server import listen, open_page, run_server
 
     listening, address = listen(part)  # a port in use is said before a model is loaded
-    predictor = make_predictor(ModelPart(**{"spec": DEFAULT_MODEL, **model}), PredictPart(**predict))
+    predictor = make_predictor(ModelConfig(**{"spec": DEFAULT_MODEL, **model}), PredictConfig(**predict))
     if not predictor.size or predictor.size < 1:
         raise InvalidInputError(f"{predictor.model} takes images of any size; give --size, such as 224")
     service = Service(predictor, part, find_examples(part.examples, predictor.size))

@@ -9,15 +9,16 @@ from typer import Option
 from multiguard.cli.options import Fields, ForceOther, with_options
 from multiguard.cli.progress import print_line, progress_bar
 from multiguard.cli.terminal import echo
+from multiguard.data.config import DataConfig
 from multiguard.io.ranks import this_rank
-from multiguard.pipeline.parts import DataPart, TrainPart
+from multiguard.train.config import TrainConfig
 
 if TYPE_CHECKING:
     from multiguard.train.loop import TrainResult
 
-_Data = Annotated[DataPart, Fields(only=("name", "root", "size", "table", "separator", "difficult"))]
+_Data = Annotated[DataConfig, Fields(only=("name", "root", "size", "table", "separator", "difficult"))]
 _Out = Annotated[Path, Option(help="The model folder to write; a run in it resumes.")]
-_Train = Annotated[TrainPart, Fields(without=("cache",))]
+_Train = Annotated[TrainConfig, Fields(without=("cache",))]
 _Cache = Annotated[Path | None, Option(help="A folder to keep decoded images in.")]
 
 

@@ -9,13 +9,14 @@ from typer import Argument, Option
 from multiguard.cli.options import Fields, with_options
 from multiguard.cli.progress import print_line, progress_bar
 from multiguard.errors import InvalidInputError
-from multiguard.pipeline.parts import ModelPart, VerifyPart
+from multiguard.models.config import ModelConfig
+from multiguard.pipeline.verify_config import VerifyConfig
 
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
 _Votes = Annotated[Path | None, Option(help="The votes folder [votes beside the certificates].")]
 _Tuned = Annotated[Path | None, Option(help="The record of tune that chose the config.", metavar="FILE")]
-_Model = Annotated[dict[str, Any], Fields(ModelPart, help={"spec": "The model: draw a sample of the votes again."})]
-_Part = Annotated[dict[str, Any], Fields(VerifyPart)]
+_Model = Annotated[dict[str, Any], Fields(ModelConfig, help={"spec": "The model: draw a sample of the votes again."})]
+_Part = Annotated[dict[str, Any], Fields(VerifyConfig)]
 _PublicKey = Annotated[Path | None, Option(help="Require a signature by this ed25519 key (PEM).", metavar="FILE")]
 _Sign = Annotated[Path | None, Option(help="If all agrees, sign with this ed25519 private key (PEM).", metavar="FILE")]
 _DIFFERS = 1
@@ -48,7 +49,7 @@ def verify_command(
     named, failed, hashes = _model(model, part), 0, dict[Path, str]()
     for folder in folders:
         drawn_with = named if folder == found.main else None  # the other arms of a run have models of their own
-        job = VerifyJob(folder, votes, drawn_with, VerifyPart(**part), public_key, tuned)
+        job = VerifyJob(folder, votes, drawn_with, VerifyConfig(**part), public_key, tuned)
         with progress_bar("steps") as progress:
             for check in verify(job, progress):
                 print_line(f"{'ok    ' if check.passed else 'FAILED'}  {check.text}")
@@ -63,11 +64,11 @@ def verify_command(
     print_line("all agrees" + ("" if model else "; --model MODEL also draws a sample of the votes again"))
 
 
-def _model(given: dict[str, Any], part: dict[str, Any]) -> ModelPart | None:
+def _model(given: dict[str, Any], part: dict[str, Any]) -> ModelConfig | None:
     """The model that the user names; options that only it needs would have no effect."""
     if "spec" not in given and (useless := [*given, *part]):
         raise InvalidInputError(f"--{useless[0].replace('_', '-')} is about the votes to draw again; name --model too")
-    return ModelPart(**given) if given else None
+    return ModelConfig(**given) if given else None
 
 
 def _sign(folder: Path, key: Path | None, certificates_hash: str) -> None:

@@ -9,10 +9,12 @@ from multiguard.cli.options import Fields, ForceOther, NoiseText, Sigma, typed_c
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.signals import graceful_stop
 from multiguard.cli.terminal import echo
+from multiguard.data.config import DataConfig
 from multiguard.errors import InvalidInputError
 from multiguard.io.ranks import this_rank
-from multiguard.pipeline.parts import DataPart, ModelPart, VotePart, named_noise
+from multiguard.models.config import ModelConfig
 from multiguard.pipeline.recipe import CertifyPart
+from multiguard.smooth.config import VoteConfig, named_noise
 
 if TYPE_CHECKING:
     from multiguard.evaluate import CertifyConfig
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 FINISHING = "the shards under way are finished first"
 
-_Data = Annotated[DataPart, Fields(help={"seed": "Seed of that sample [0], and of the noise [random]."})]
+_Data = Annotated[DataConfig, Fields(help={"seed": "Seed of that sample [0], and of the noise [random]."})]
 _Target = Annotated[
     dict[str, Any],
     Fields(
@@ -39,10 +41,10 @@ _Out = Annotated[Path, Option(help="The votes folder to write; the same run in i
 
 @with_options
 def vote_command(
-    model: ModelPart,
+    model: ModelConfig,
     data: _Data,
     out: _Out,
-    vote: VotePart,
+    vote: VoteConfig,
     target: _Target,
     sigma: Sigma = None,
     noise: NoiseText = None,
@@ -94,7 +96,7 @@ def _show_result(prepared: "PreparedVote", result: "VoteResult") -> None:
     echo(f"{draws} on each of {voted} images, {prepared.noise}: {prepared.job.out}")
 
 
-def _target(vote: VotePart, target: dict[str, Any]) -> "CertifyConfig | None":
+def _target(vote: VoteConfig, target: dict[str, Any]) -> "CertifyConfig | None":
     """What adaptive draws try to prove; a fixed number of draws has no use for it."""
     if vote.adaptive:
         return CertifyPart(**target).config(vote.rule)

@@ -7,7 +7,8 @@ from typer import Option
 
 from multiguard.cli.options import Force, with_options
 from multiguard.cli.terminal import echo
-from multiguard.pipeline.parts import ModelPart, named_noise
+from multiguard.models.config import ModelConfig
+from multiguard.smooth.config import named_noise
 
 _Out = Annotated[Path, Option(help="The folder to write; every command takes it as --model.")]
 _Size = Annotated[int | None, Option(help="Height and width of the images [the model's].", min=1)]
@@ -17,7 +18,7 @@ _Noise = Annotated[str | None, Option("--noise", help="Other noise to vote with,
 
 @with_options
 def wrap_command(
-    model: ModelPart,
+    model: ModelConfig,
     out: _Out,
     size: _Size = None,
     sigma: _Sigma = None,

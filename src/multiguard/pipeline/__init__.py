@@ -6,28 +6,20 @@ from multiguard.lazy import lazy_names
 
 if TYPE_CHECKING:
     from multiguard.pipeline.certify_job import CertifyJob, certify
-    from multiguard.pipeline.parts import AttackPart, DataPart, ModelPart, PredictPart, TrainPart, VotePart
-    from multiguard.pipeline.recipe import CertifyPart, ReportPart, RunRecipe, SweepPart
+    from multiguard.pipeline.recipe import CertifyPart, RunRecipe, SweepConfig
     from multiguard.pipeline.recipe_file import find_recipe, parse_recipe, read_recipe, recipe_names, recipe_text
     from multiguard.pipeline.record import RunRecord, StepRecord, read_record
     from multiguard.pipeline.runner import Observer, RunResult, run_recipe
 
 __all__ = [
-    "AttackPart",
     "CertifyJob",
     "CertifyPart",
-    "DataPart",
-    "ModelPart",
     "Observer",
-    "PredictPart",
-    "ReportPart",
     "RunRecipe",
     "RunRecord",
     "RunResult",
     "StepRecord",
-    "SweepPart",
-    "TrainPart",
-    "VotePart",
+    "SweepConfig",
     "certify",
     "find_recipe",
     "parse_recipe",
@@ -42,8 +34,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "certify_job": ("CertifyJob", "certify"),
-        "parts": ("AttackPart", "DataPart", "ModelPart", "PredictPart", "TrainPart", "VotePart"),
-        "recipe": ("CertifyPart", "ReportPart", "RunRecipe", "SweepPart"),
+        "recipe": ("CertifyPart", "RunRecipe", "SweepConfig"),
         "recipe_file": ("find_recipe", "parse_recipe", "read_recipe", "recipe_names", "recipe_text"),
         "record": ("RunRecord", "StepRecord", "read_record"),
         "runner": ("Observer", "RunResult", "run_recipe"),

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.attack import AttackPlan, AttackResult, Victim, attack_images, gradient_error
+from multiguard.attack.config import AttackConfig
 from multiguard.certify.noise import BandAblation, Noise
 from multiguard.certify.rules import TopK
 from multiguard.data.image import image_hash
@@ -26,15 +27,16 @@ from multiguard.evaluate import (
 )
 from multiguard.evaluate.attack_outcomes import finite_radii, proved_sizes
 from multiguard.evaluate.scores import check_radius
+from multiguard.io.config import to_tree
 from multiguard.io.files import file_checksum
 from multiguard.io.rounding import plain
 from multiguard.models import Classifier
 from multiguard.models.classifier import state_hash
+from multiguard.models.config import ModelConfig
 from multiguard.models.denoiser import denoised_checksum
 from multiguard.models.loading import runs_code, weights_checksum
 from multiguard.pipeline.folders import check_content, check_inside
 from multiguard.pipeline.job_model import load_model, recorded_model
-from multiguard.pipeline.parts import AttackPart, ModelPart
 from multiguard.pipeline.vote_job import fewer_images
 from multiguard.pipeline.wrap_job import unwrap
 from multiguard.report import draw_attack, write_attack_table
@@ -60,8 +62,8 @@ class AttackJob:
 
     certificates: Path  # a folder, as out
     out: Path
-    part: AttackPart = field(default_factory=AttackPart)  # which images, at which radii, and how hard
-    model: ModelPart | None = None  # the model, if it is no longer what and where the votes say; None to use theirs
+    part: AttackConfig = field(default_factory=AttackConfig)  # which images, at which radii, and how hard
+    model: ModelConfig | None = None  # the model, if it is no longer what and where the votes say; None to use theirs
     command: str = ""  # the command line, for the record
     force: bool = False  # whether to replace an attack that is there
 
@@ -141,8 +143,8 @@ class PreparedAttack:
 
 def attack_inputs(job: AttackJob, certificates_hash: str) -> dict[str, Any]:
     """Everything that decides the outcome of an attack, by name; the hash is that of the certificates as read."""
-    part = {name: _plain(value) for name, value in asdict(job.part).items() if name != "device"}
-    model = None if job.model is None else {name: _plain(value) for name, value in asdict(job.model).items()}
+    part = {name: _plain(value) for name, value in to_tree(job.part).items() if name != "device"}
+    model = None if job.model is None else {name: _plain(value) for name, value in to_tree(job.model).items()}
     return {
         "certificates": certificates_hash,
         "attack": part,
@@ -195,7 +197,7 @@ def prepare_attack(job: AttackJob) -> PreparedAttack:
     notes = (*_fewer(job, certified), *execution_notes(certified, smoother))
     fault = gradient_error(smoother, _decode(images, probed)) if gradients else None
     if fault is not None:
-        job = replace(job, part=replace(job.part, attacks=("random",)))
+        job = replace(job, part=job.part.replace(attacks=("random",)))
         notes = (f"{smoother.classifier.name} has no gradients ({fault}): random search replaces pgd", *notes)
     return PreparedAttack(job, certified, smoother, images, notes)
 
@@ -217,7 +219,7 @@ def _fewer(job: AttackJob, certified: Results) -> list[str]:
     return [fewer_images(count, there)] if count is not None and count > there else []
 
 
-def _grid(part: AttackPart, noise: Noise) -> tuple[float, ...]:
+def _grid(part: AttackConfig, noise: Noise) -> tuple[float, ...]:
     """0 and the radii to attack at, from small to large."""
     typical = typical_radius(noise)
     step = max(1, round(typical / 2)) if noise.whole else typical / 2
@@ -281,7 +283,7 @@ def voted_source(certificates: Path, certified: Results, root: Path | None) -> S
     return source if root is None else replace(source, root=root)
 
 
-def voted_classifier(certificates: Path, certified: Results, model: ModelPart | None, source: Source) -> Classifier:
+def voted_classifier(certificates: Path, certified: Results, model: ModelConfig | None, source: Source) -> Classifier:
     """The classifier that was voted with; another one is refused, since the certificates say nothing about it."""
     part, _ = unwrap(model or recorded_model(certificates, certified))
     run = certified.provenance
@@ -305,7 +307,7 @@ def voted_classifier(certificates: Path, certified: Results, model: ModelPart | 
     return classifier
 
 
-def _files_checksum(part: ModelPart) -> str | None:
+def _files_checksum(part: ModelConfig) -> str | None:
     """The hash of the files of the model, that of its denoiser among them."""
     digest = weights_checksum(part.spec, part.weights, part.detector)
     return digest if part.denoiser is None else denoised_checksum(digest, part.denoiser)

@@ -1,7 +1,7 @@
 """From a votes folder to a certificates folder, sweeps among its curves."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from multiguard.evaluate import (
     radius_grid,
     sweep,
 )
+from multiguard.io.config import to_tree
 from multiguard.io.files import read_regular
 from multiguard.io.records import decode_json
 from multiguard.pipeline.draw_limits import largest_radius, nothing_words
@@ -56,7 +57,7 @@ class CertifyJob:
 
     def inputs(self, votes_hash: str) -> dict[str, Any]:
         """Everything that decides the certificates, by name; the hash is that of the manifest that was read."""
-        named = {**asdict(self.part), "rule": self.rule, "labels": self.labels, "vary": self.vary}
+        named = {**to_tree(self.part), "rule": self.rule, "labels": self.labels, "vary": self.vary}
         return {
             **{f"certify.{name}": value for name, value in named.items()},
             "votes": votes_hash,
@@ -71,7 +72,7 @@ def with_choice(job: CertifyJob, tuned: Tuned) -> CertifyJob:
     for name in ("k", "k_prime", "threshold"):
         if getattr(job.part, name) is not None:
             raise InvalidInputError(f"{name} is given beside a tuned choice, which is {rule}; leave out one of them")
-    return replace(job, part=replace(job.part, **options), rule=rule.name, tuned=tuned)
+    return replace(job, part=job.part.replace(**options), rule=rule.name, tuned=tuned)
 
 
 def with_own_folder(job: CertifyJob, votes_hash: str) -> CertifyJob:

@@ -10,8 +10,8 @@ from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
 from multiguard.io.outputs import Outputs
 from multiguard.pipeline.folders import check_content
-from multiguard.pipeline.recipe import ComparePart
 from multiguard.pipeline.report_job import certificates_hash, find_certificates
+from multiguard.report.config import CompareConfig
 from multiguard.report.leaderboard import CSV_NAME, JSON_NAME, Leaderboard, compare_runs, write_records
 from multiguard.report.leaderboard_page import write_comparison
 from multiguard.results import Results
@@ -29,7 +29,7 @@ class CompareJob:
     """
 
     runs: Sequence[str]  # run folders or certificates folders, or NAME=FOLDER
-    part: ComparePart = field(default_factory=ComparePart)
+    part: CompareConfig = field(default_factory=CompareConfig)
     out: Path | None = None  # the folder for the page and the table; None to write nothing
     force: bool = False  # whether to replace a comparison that is there
 

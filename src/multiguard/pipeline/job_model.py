@@ -15,16 +15,16 @@ from multiguard.io.ranks import this_rank
 from multiguard.io.records import convert
 from multiguard.models import Classifier, load
 from multiguard.models.backbone import input_size
+from multiguard.models.config import ModelConfig
 from multiguard.models.denoiser import denoise_first, denoiser_sigma
 from multiguard.models.model_folder import read_card
 from multiguard.models.spec import parse_spec
-from multiguard.pipeline.parts import ModelPart
 from multiguard.results import Results
 
 _DEFAULT_SCORE_THRESHOLD = 0.5
 
 
-def load_model(model: ModelPart, size: int | None = None, noise: str | None = None) -> Classifier:
+def load_model(model: ModelConfig, size: int | None = None, noise: str | None = None) -> Classifier:
     """The classifier of a recipe or a command; only the user's own code may leave its labels unnamed.
 
     Args:
@@ -54,7 +54,7 @@ def unnamed_labels(spec: str) -> InvalidInputError:
     return InvalidInputError(f"{spec} does not say which score belongs to which label; {file}")
 
 
-def _card_folder(model: ModelPart) -> Path | None:
+def _card_folder(model: ModelConfig) -> Path | None:
     """The model folder whose card says everything, named itself or as the weights of the user's code."""
     parsed = parse_spec(model.spec)
     if parsed.kind == "code" and model.weights is not None and model.weights.is_dir():
@@ -80,13 +80,13 @@ def square_size(classifier: Classifier, spec: str, size: int | None) -> int | No
     return own[0]
 
 
-def folder_noise(model: ModelPart) -> Noise | None:
+def folder_noise(model: ModelConfig) -> Noise | None:
     """The noise that the model folder was made for; None if the model does not say, or was trained without noise."""
     folder = _card_folder(model)
     return None if folder is None else read_card(folder).noise
 
 
-def chosen_noise(model: ModelPart, *texts: str | None) -> str:
+def chosen_noise(model: ModelConfig, *texts: str | None) -> str:
     """The text of the noise to use: the first that is given, or else that of the model folder."""
     own = folder_noise(model)
     chosen = next((text for text in texts if text is not None), None if own is None else str(own))
@@ -115,7 +115,7 @@ def score_threshold(rule: RuleName, given: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class _RecordedModel:
-    """A `ModelPart` as source.json records it."""
+    """A `ModelConfig` as source.json records it."""
 
     spec: str
     labels: str | None = None
@@ -127,7 +127,7 @@ class _RecordedModel:
     denoiser: str | None = None
 
 
-def recorded_model(folder: Path, certified: Results) -> ModelPart:
+def recorded_model(folder: Path, certified: Results) -> ModelConfig:
     """The model that the votes record. No file may make us import code, fetch weights or read a pipe without end."""
     recorded = certified.source.get("model")
     spec = recorded.get("spec") if isinstance(recorded, dict) else None
@@ -152,17 +152,17 @@ def recorded_model(folder: Path, certified: Results) -> ModelPart:
         for name in ("labels", "weights", "denoiser")
     }
     same = {name: getattr(model, name) for name in ("output", "mean", "std", "detector")}
-    return ModelPart(model.spec, **files, **same)
+    return ModelConfig(model.spec, **files, **same)
 
 
-def _moved_model(folder: Path, spec: str) -> ModelPart:
+def _moved_model(folder: Path, spec: str) -> ModelConfig:
     """The model of the run folder that holds the certificates, if the recorded one has moved."""
     moved = folder.absolute().parent / "model"
     if not moved.is_dir():
         raise InvalidInputError(
             f"{folder} was voted on with the model folder {spec}, which is gone; --model names where it is now"
         )
-    return ModelPart(str(moved))
+    return ModelConfig(str(moved))
 
 
 def _check_files(folder: Path, model: _RecordedModel) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from multiguard.data.image import decode_image, read_image_bytes
 from multiguard.data.image_folder import find_images
 from multiguard.errors import ImageError, ImageFailure, ModelError
 from multiguard.models import Classifier
+from multiguard.models.config import ModelConfig
 from multiguard.models.spec import parse_spec
 from multiguard.pipeline.job_model import (
     chosen_noise,
@@ -21,11 +22,11 @@ from multiguard.pipeline.job_model import (
     square_size,
     unnamed_labels,
 )
-from multiguard.pipeline.parts import ModelPart, PredictPart, named_noise
 from multiguard.pipeline.recipe import RunRecipe
 from multiguard.pipeline.wrap_job import fitting_size, unwrap
 from multiguard.smooth import Prediction, Smoother
 from multiguard.smooth.adaptive import default_radii
+from multiguard.smooth.config import PredictConfig, named_noise
 from multiguard.smooth.noise_source import resolve_seed
 from multiguard.smooth.settings import cpu_has_bfloat16, resolve_device
 
@@ -38,8 +39,8 @@ class PredictJob:
     """Which images, with which classifier, and how."""
 
     images: tuple[Path, ...]  # files, or folders of them
-    model: ModelPart
-    part: PredictPart = field(default_factory=PredictPart)
+    model: ModelConfig
+    part: PredictConfig = field(default_factory=PredictConfig)
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Predictor:
     rule: Rule  # which labels it returns
     size: int | None  # height and width that images are resized to; None if it takes any
     model: str  # how the model was named
-    part: PredictPart  # the draws, the noise seed and the confidence
+    part: PredictConfig  # the draws, the noise seed and the confidence
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def predict(
         progress: Called with the images done, and all images.
     """
     files = [file for path in job.images for file in _image_files(path)]
-    predictor = make_predictor(job.model, replace(job.part, noise_seed=resolve_seed(job.part.noise_seed)))
+    predictor = make_predictor(job.model, job.part.replace(noise_seed=resolve_seed(job.part.noise_seed)))
     outcomes: list[Outcome] = []
     for file in files:
         progress(len(outcomes), len(files))
@@ -114,7 +115,7 @@ def _image_files(path: Path) -> list[Path]:
     return [path / name for name in find_images(path)] if path.is_dir() else [path]
 
 
-def make_predictor(model: ModelPart, part: PredictPart) -> Predictor:
+def make_predictor(model: ModelConfig, part: PredictConfig) -> Predictor:
     """Load the model and smooth it as the options say; a mistake in them raises `MultiGuardError`."""
     spec, card = unwrap(model)
     size = fitting_size(card, part.size)
@@ -130,7 +131,7 @@ def make_predictor(model: ModelPart, part: PredictPart) -> Predictor:
     return Predictor(smoother, rule, side, model.spec, part)
 
 
-def _smoother(part: PredictPart, classifier: Classifier, rule: Rule, noise: Noise, quick: bool) -> Smoother:
+def _smoother(part: PredictConfig, classifier: Classifier, rule: Rule, noise: Noise, quick: bool) -> Smoother:
     ranks = min(max(rule.k_prime, 1), len(classifier.label_names)) if isinstance(rule, TopK) else None
     more: dict[str, Any] = _QUICK if quick and part.precision is None else {"precision": part.precision}
     return Smoother(
@@ -153,7 +154,7 @@ def quick_vote(recipe: RunRecipe) -> RunRecipe:
     """The recipe with votes as `predict` makes them, where it names a model and no precision."""
     if recipe.model is None or recipe.vote.precision or not quick_on_cpu(recipe.model.spec, recipe.vote.device):
         return recipe
-    return replace(recipe, vote=replace(recipe.vote, precision="bfloat16", batch_size=_QUICK["batch_size"]))
+    return recipe.replace(vote=recipe.vote.replace(precision="bfloat16", batch_size=_QUICK["batch_size"]))
 
 
 def _try_image(predictor: Predictor, file: Path) -> Outcome:

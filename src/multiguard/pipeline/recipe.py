@@ -1,52 +1,59 @@
 """The recipe of a run, from the images to the page; parts that contradict each other are refused at once."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, get_args
+
+from msgspec import Meta
 
 from multiguard.certify import Method
 from multiguard.certify.arguments import check_alpha
 from multiguard.certify.noise import BandAblation, Gaussian
+from multiguard.certify.noise_arguments import given_noise
 from multiguard.certify.rules import RuleName, make_rule
+from multiguard.data.config import DataConfig
 from multiguard.data.source import FOLDER
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, Parameter
 from multiguard.evaluate.certifier import check_methods
-from multiguard.pipeline.part_fields import Help, check_fields
-from multiguard.pipeline.parts import DataPart, ModelPart, TrainPart, VotePart, named_noise
-from multiguard.train.hyperparameters import given_noise
+from multiguard.io.config import Config, Count, NotNegative, Positive, described
+from multiguard.models.config import ModelConfig
+from multiguard.report.config import ReportConfig
+from multiguard.smooth.config import VoteConfig, named_noise
+from multiguard.train.config import TrainConfig
 from multiguard.votes.types import DEFAULT_RANKS
 
 
-@dataclass(frozen=True)
-class CertifyPart:
+class CertifyPart(Config, frozen=True):
     """What to certify from the votes; their rule decides whether k and k' or the threshold is needed.
 
     >>> CertifyPart(k=3, k_prime=1).config("top-k").rule
     TopK(k=3, k_prime=1)
     """
 
-    k: Annotated[int | None, Help("For top-k: labels that the smoothed classifier returns.", least=1)] = None
-    k_prime: Annotated[int | None, Help("For top-k: labels that the model returns per draw.", least=1)] = None
-    threshold: Annotated[float | None, Help("For threshold: the fraction of draws that a label needs.")] = None
-    alpha: Annotated[float, Help("The probability of a wrong certificate, per image.")] = 0.001
-    draws: Annotated[int | None, Help("The first so many draws [all; adaptive votes: always all].", least=1)] = None
+    k: Annotated[Count | None, described("For top-k: labels that the smoothed classifier returns.")] = None
+    k_prime: Annotated[Count | None, described("For top-k: labels that the model returns per draw.")] = None
+    threshold: Annotated[float | None, described("For threshold: the fraction of draws that a label needs.")] = None
+    alpha: Annotated[float, described("The probability of a wrong certificate, per image.")] = 0.001
+    draws: Annotated[Count | None, described("The first draws, this many [all; adaptive votes: always all].")] = None
     methods: Annotated[
         tuple[Method, ...],
-        Help(
-            "coupled, joint, betting, paper, independent, jia or all "
-            "[by the number of draws: coupled or joint; threshold: joint; adaptive votes: betting; bands: enumerated].",
+        described(
+            "coupled, joint, betting, paper, independent, jia or all [by the number of draws: coupled or joint; "
+            "threshold: joint; adaptive votes: betting; bands: enumerated].",
             "method",
         ),
     ] = ()
-    radius_to: Annotated[
-        float | None, Help("The largest radius of the curves [what the noise can prove].", above=0)
-    ] = None
-    radius_step: Annotated[float | None, Help("The step between two radii [a small part of that].", above=0)] = None
-    bands: Annotated[float, Help("The confidence of the bands of mean scores, 0 for none.", least=0, below=1)] = 0.95
+    radius_to: Annotated[Positive | None, described("The largest radius of the curves [what the noise can prove].")] = (
+        None
+    )
+    radius_step: Annotated[Positive | None, described("The step between two radii [a small part of that].")] = None
+    bands: Annotated[
+        Annotated[float, Meta(ge=0, lt=1)], described("The confidence of the bands of mean scores, 0 for none.")
+    ] = 0.95
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         check_alpha(self.alpha)
 
     def config(self, rule: RuleName) -> CertifyConfig:
@@ -55,28 +62,27 @@ class CertifyPart:
         return CertifyConfig(made, self.alpha, self.draws)
 
 
-@dataclass(frozen=True)
-class SweepPart:
+class SweepConfig(Config, frozen=True):
     """The values of each parameter to vary, one parameter at a time.
 
     The first five use the same votes; each sigma and each training noise is a training and a vote of its own.
 
-    >>> SweepPart(k=(1, 3), sigma=(0.25,)).vary
+    >>> SweepConfig(k=(1, 3), sigma=(0.25,)).vary
     {'k': (1, 3)}
     """
 
-    k: Annotated[tuple[int, ...], Help("Values of k.", least=1)] = ()
-    k_prime: Annotated[tuple[int, ...], Help("Values of k'.", least=1)] = ()
-    threshold: Annotated[tuple[float, ...], Help("Values of the threshold.")] = ()
-    n: Annotated[tuple[int, ...], Help("Values of n, the first so many draws.", least=1)] = ()
-    alpha: Annotated[tuple[float, ...], Help("Values of alpha.")] = ()
-    sigma: Annotated[tuple[float, ...], Help("Values of sigma; each is trained and voted on.")] = ()
+    k: Annotated[tuple[Count, ...], described("Values of k.")] = ()
+    k_prime: Annotated[tuple[Count, ...], described("Values of k'.")] = ()
+    threshold: Annotated[tuple[float, ...], described("Values of the threshold.")] = ()
+    n: Annotated[tuple[Count, ...], described("Values of n, the first draws, this many.")] = ()
+    alpha: Annotated[tuple[float, ...], described("Values of alpha.")] = ()
+    sigma: Annotated[tuple[float, ...], described("Values of sigma; each is trained and voted on.")] = ()
     training_noise: Annotated[
-        tuple[float, ...], Help("Sigma in training, 0 for none, voted on with the recipe's noise.", least=0)
+        tuple[NotNegative, ...], described("Sigma in training, 0 for none, voted on with the recipe's noise.")
     ] = ()
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         for value in self.alpha:
             check_alpha(value)
 
@@ -87,66 +93,28 @@ class SweepPart:
         return {name: values for name, values in named.items() if values}
 
 
-@dataclass(frozen=True)
-class ReportPart:
-    """What the report page shows.
-
-    >>> ReportPart(title="Our classifier", gallery=20).images
-    True
-    """
-
-    title: Annotated[str | None, Help("The page's title [the recipe's, or the model's and dataset's names].")] = None
-    gallery: Annotated[int | None, Help("The most images in the gallery [the recipe's, or up to 1000].", least=0)] = (
-        None
-    )
-    images: Annotated[bool, Help("Show no images on the page.", name="no-images")] = True
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-
-@dataclass(frozen=True)
-class ComparePart:
-    """What a comparison shows.
-
-    >>> ComparePart(radii=(0.0, 0.5)).level
-    0.95
-    """
-
-    methods: Annotated[tuple[Method, ...], Help("Methods to compare, or all [each run's first].", "method")] = ()
-    baseline: Annotated[str | None, Help("The run that others are compared with [the first].")] = None
-    radii: Annotated[
-        tuple[float, ...], Help("The radii of the table [multiples of sigma / 2].", "radius", least=0)
-    ] = ()
-    level: Annotated[float, Help("The level of the intervals.", above=0, below=1)] = 0.95
-    title: Annotated[str | None, Help("The page's title [the dataset's name].")] = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-
-@dataclass(frozen=True)
-class RunRecipe:
+class RunRecipe(Config, frozen=True):
     """Everything that decides a run, from the images to the page; parts that contradict each other are refused.
 
     `sigma` is Gaussian noise by its standard deviation; `noise` is any noise by its text. Exactly one of them is given.
 
-    >>> recipe = RunRecipe(DataPart("digits"), CertifyPart(k=3, k_prime=1), sigma=0.5, train=TrainPart())
+    >>> recipe = RunRecipe(DataConfig("digits"), CertifyPart(k=3, k_prime=1), sigma=0.5, train=TrainConfig())
     >>> recipe.config, recipe.votes_noise
     (CertifyConfig(rule=TopK(k=3, k_prime=1), alpha=0.001, n=None), 'gaussian:0.5')
     """
 
-    data: DataPart
+    data: DataConfig
     certify: CertifyPart
     sigma: float | None = None
     noise: str | None = None
-    train: TrainPart | None = None
-    model: ModelPart | None = None
-    vote: VotePart = field(default_factory=VotePart)
-    sweep: SweepPart = field(default_factory=SweepPart)
-    report: ReportPart = field(default_factory=ReportPart)
+    train: TrainConfig | None = None
+    model: ModelConfig | None = None
+    vote: VoteConfig = VoteConfig()
+    sweep: SweepConfig = SweepConfig()
+    report: ReportConfig = ReportConfig()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.train is None) == (self.model is None):
             given = "neither" if self.train is None else "both"
             raise InvalidInputError(f"{given} of train and model given; a recipe trains a model or names one")

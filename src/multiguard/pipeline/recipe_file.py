@@ -1,29 +1,24 @@
 """Recipes as YAML: every key is known and every value has its type, or one line says where not and what to write."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
-import msgspec
 import yaml
 
-from multiguard.certify import Method
 from multiguard.errors import InvalidInputError
+from multiguard.io.config import Config, field_types, from_tree, members, plain_type, to_tree
 from multiguard.io.files import read_regular
 from multiguard.io.names import unknown_name
-from multiguard.pipeline.part_fields import Help, check_value
-from multiguard.pipeline.parts import ModelPart
+from multiguard.models.config import ModelConfig
 from multiguard.pipeline.recipe import RunRecipe
 
 RECIPE_FILE = "recipe.yaml"  # in a run folder, with every value written out
 _FOLDER = files("multiguard") / "recipes"
 _SUFFIX = ".yaml"
 _MOST = 1 << 20  # bytes of a recipe
-_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
 
 
 def recipe_names() -> list[str]:
@@ -96,12 +91,7 @@ def parse_recipe(text: str, name: str, changes: Sequence[str] = ()) -> RunRecipe
     if isinstance(tree.get("model"), str):
         tree["model"] = {"spec": tree["model"]}
     try:
-        _check_tree(RunRecipe, tree, "")
-        return msgspec.convert(tree, RunRecipe, dec_hook=_decode_path)
-    except msgspec.ValidationError as error:
-        raise InvalidInputError(f"{name}: {_mistake(error, tree)}") from error
-    except UnicodeEncodeError:
-        raise InvalidInputError(f"{name}: a text holds half of a character (a lone surrogate)") from None
+        return from_tree(RunRecipe, tree)
     except InvalidInputError as error:
         raise InvalidInputError(f"{name}: {error}") from error
 
@@ -112,7 +102,7 @@ def recipe_text(recipe: RunRecipe) -> str:
     >>> parse_recipe(recipe_text(find_recipe("digits")), "again") == find_recipe("digits")
     True
     """
-    return str(yaml.safe_dump(msgspec.to_builtins(recipe, enc_hook=str), sort_keys=False, allow_unicode=True))
+    return str(yaml.safe_dump(to_tree(recipe), sort_keys=False, allow_unicode=True))
 
 
 class _Loader(yaml.SafeLoader):
@@ -163,96 +153,26 @@ def _apply_change(tree: dict[Any, Any], change: str) -> None:
     if not equals or not key:
         raise InvalidInputError(f"--set {change}: expected KEY=VALUE, such as certify.k=5")
     *sections, last = key.strip().split(".")
-    kinds = union_members(_kind_at([*sections, last]))
+    is_text = _takes_text([*sections, last]) and text != "null"
     for section in sections:
         inner = tree.get(section)
         tree[section] = inner = dict(inner) if isinstance(inner, dict) else {}
         tree = inner
-    is_text = bool({str, Path, ModelPart} & set(kinds)) and not (text == "null" and NoneType in kinds)
     tree[last] = text if is_text else _load_yaml(text, "--set")
 
 
-def _check_tree(kind: Any, value: Any, key: str) -> None:
-    """Refuse unknown keys, numbers that are not finite or too large to count with, and YAML's own sets."""
-    section = next((one for one in union_members(kind) if is_dataclass(one)), None)
-    if isinstance(value, str):
-        value.encode()  # raises for half of a character, which no file can hold
-    elif section is not None and isinstance(value, Mapping):
-        known = get_type_hints(section)
-        for name, inner in value.items():
-            if name not in known:
-                raise InvalidInputError(unknown_name("key", _dotted(key, name), [_dotted(key, one) for one in known]))
-            _check_tree(known[name], inner, _dotted(key, name))
-    elif isinstance(value, list):
-        for number, one in enumerate(value):
-            _check_tree(None, one, f"{key}[{number}]")
-    elif isinstance(value, set):
-        raise InvalidInputError(f"{key} is a set; expected {expected_text(kind) if kind else 'a number'}")
-    elif isinstance(value, int | float):
-        check_value(key, value, Help(""))
-
-
-def _decode_path(kind: type, value: Any) -> Path:
-    if kind is not Path or not isinstance(value, str) or not value:
-        raise ValueError("not a path")
-    return Path(value)
-
-
-def _mistake(error: msgspec.ValidationError, tree: Any) -> str:
-    """What is wrong with the recipe: the key, the value, and what was expected."""
-    text, _, where = str(error).partition(" - at `$")
-    parts = [name or int(number) for name, number in re.findall(r"\.([^.\[\]`]+)|\[(\d+)\]", where)]
-    key = where.rstrip("`").removeprefix(".")
-    if isinstance(error.__cause__, InvalidInputError):
-        return f"{key}: {text}" if key else text
-    if missing := re.search("missing required field `(.+)`", text):
-        return f"{_dotted(key, missing[1])} is missing; every recipe needs it"
-    value = tree
-    for part in parts:
-        value = value[part]
-    kind = _kind_at(parts)
-    words = [word for one in union_members(kind) if get_origin(one) is Literal for word in get_args(one)]
-    if words and int not in union_members(kind):
-        return f"{key}: {unknown_name('value', str(value), words)}"
-    return f"{key or 'the recipe'} is {_shown(value)}; expected {expected_text(kind)}"
-
-
-def expected_text(kind: Any) -> str:
-    """What a field of this type takes, in words.
-
-    >>> expected_text(int | Literal["adaptive"])
-    'a whole number or adaptive'
-    """
-    members = [one for one in union_members(kind) if one is not NoneType]
-    if is_dataclass(members[0]):
-        return f"keys such as {fields(members[0])[0].name}:"
-    if get_origin(members[0]) is tuple:
-        return f"a list, such as [{'joint, paper' if Method in get_args(members[0]) else '1, 2'}]"
-    return " or ".join(" or ".join(get_args(one)) if get_origin(one) is Literal else _NAMES[one] for one in members)
-
-
-def _kind_at(parts: Sequence[Any]) -> Any:
-    """The type of the value at a place in a recipe; None where the recipe has no such place."""
+def _takes_text(sections: Sequence[str]) -> bool:
+    """Whether the value at this place in a recipe is text, or a path."""
     kind: Any = RunRecipe
-    for part in parts:
-        members = [one for one in union_members(kind) if one is not NoneType]
-        if not members:
-            return None
-        if isinstance(part, int):
-            kind = get_args(members[0])[0]
-        else:
-            kind = get_type_hints(members[0]).get(part) if is_dataclass(members[0]) else None
-    return kind
-
-
-def union_members(kind: Any) -> tuple[Any, ...]:
-    """The types that a union joins; a Literal or any other type is one by itself."""
-    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,) if kind is not None else ()
-
-
-def _dotted(section: str, key: Any) -> str:
-    return f"{section}.{key}" if section else str(key)
+    for section in sections:
+        if not (isinstance(kind, type) and issubclass(kind, Config)):
+            return False
+        kinds = [plain_type(one) for one in members(field_types(kind).get(section))]
+        if not kinds:
+            return False
+        kind = kinds[0]
+    return kind in (str, Path, ModelConfig)
 
 
 def _shown(value: Any) -> str:
-    return {dict: "a section of keys", list: "a list", NoneType: "nothing"}.get(type(value), repr(value))
+    return {list: "a list", type(None): "nothing"}.get(type(value), repr(value))

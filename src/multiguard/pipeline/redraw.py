@@ -11,8 +11,9 @@ from multiguard.data.image import image_hash
 from multiguard.data.sample import IndexedDataset
 from multiguard.errors import DataError
 from multiguard.io.rounding import round_down
+from multiguard.models.config import ModelConfig
 from multiguard.pipeline.attack_job import execution_notes, voted_classifier, voted_source
-from multiguard.pipeline.parts import ModelPart, VerifyPart
+from multiguard.pipeline.verify_config import VerifyConfig
 from multiguard.pipeline.verify_job import Check
 from multiguard.results import Results
 from multiguard.smooth import Smoother
@@ -36,8 +37,8 @@ def redraw(
     certificates: Path,
     certified: Results,
     votes: Votes,
-    model: ModelPart,
-    part: VerifyPart,
+    model: ModelConfig,
+    part: VerifyConfig,
     progress: Callable[[str, int, int], None] | None,
 ) -> Iterator[Check]:
     """Yield whether sampled images are those that were voted on, and whether their votes are drawn again alike."""

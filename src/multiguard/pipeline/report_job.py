@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,15 @@ import numpy as np
 from multiguard.data import IndexedDataset
 from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
+from multiguard.io.config import to_tree
 from multiguard.io.outputs import Outputs
 from multiguard.io.ragged import Ragged
 from multiguard.pipeline.folders import RECORD_FILE, check_inside
-from multiguard.pipeline.recipe import ReportPart, plan_arms
+from multiguard.pipeline.recipe import plan_arms
 from multiguard.pipeline.recipe_file import RECIPE_FILE, read_recipe
 from multiguard.pipeline.record import StepRecord, altered_outputs, read_record
 from multiguard.report import Study, check_gallery, draw_figures, write_page, write_tables
+from multiguard.report.config import ReportConfig
 from multiguard.report.words import failure_words, run_title
 from multiguard.results import Results, read_certificates
 from multiguard.results.certificate_files import CERTIFICATES_NAME
@@ -38,7 +40,7 @@ class ReportJob:
     figures: Path  # a folder, as tables
     tables: Path
     beside: Mapping[str, Results] = field(default_factory=dict)  # others of the same images, by name
-    part: ReportPart = field(default_factory=ReportPart)  # what the page shows
+    part: ReportConfig = field(default_factory=ReportConfig)  # what the page shows
     commands: Sequence[str] = ()  # the commands that make the certificates; empty for those that the certificates name
     command: str = ""  # the command that then makes the report; empty if those do
     root: Path | None = None  # where the images are, if not where they were voted on
@@ -89,7 +91,7 @@ def _request(job: ReportJob, study: Study, images: IndexedDataset | None, missin
     runs = {"": job.main, **job.beside}
     return {
         "title": study.title,
-        "report": asdict(job.part),
+        "report": to_tree(job.part),
         "certificates": {name: certificates_hash(run) for name, run in runs.items()},
         "images": missing if images is None else [*images.origins],
         "folders": [os.path.relpath(folder, job.page.parent) for folder in (job.figures, job.tables)],
@@ -147,7 +149,7 @@ class FoundCertificates:
 
     main: Path  # the certificates folder that a report is about
     beside: Mapping[str, Path] = field(default_factory=dict)  # those of the run's other arms, by name
-    report: ReportPart = field(default_factory=ReportPart)  # what the page shows
+    report: ReportConfig = field(default_factory=ReportConfig)  # what the page shows
     commands: Sequence[str] = ()  # the command of the run, if there is one
     recorded: Mapping[Path, str] = field(default_factory=dict)  # the sha256 of certificates.parquet in each run folder
 

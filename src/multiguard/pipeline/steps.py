@@ -2,18 +2,19 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from multiguard.errors import VotesError
+from multiguard.io.config import to_tree
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.commands import with_seeds
-from multiguard.pipeline.parts import TrainPart, VotePart
 from multiguard.pipeline.recipe import Arm, RunRecipe, plan_arms
 from multiguard.pipeline.record import read_record
 from multiguard.results import Results, read_certificates
+from multiguard.smooth.config import VoteConfig
+from multiguard.train.config import TrainConfig
 from multiguard.version import __version__
 from multiguard.votes.shards import MANIFEST_NAME, OpenManifest, is_shard_file, load_manifest, open_manifest
 
@@ -115,7 +116,7 @@ class TrainStep(Step):
 
     kind, costly = "train", True
 
-    def __init__(self, plan: Plan, arm: Arm, train: TrainPart) -> None:
+    def __init__(self, plan: Plan, arm: Arm, train: TrainConfig) -> None:
         super().__init__(plan, arm.step_name("train"), arm.home / "model")
         self._arm, self._train = arm, train
 
@@ -276,7 +277,7 @@ class ReportStep(Step):
         """The certificates of every arm and what the page shows."""
         hashes = {name or "main": self.plan.certificates(arm).certificates_hash for name, arm in self.plan.arms.items()}
         return {
-            **{f"report.{name}": value for name, value in asdict(self.plan.recipe.report).items()},
+            **{f"report.{name}": value for name, value in to_tree(self.plan.recipe.report).items()},
             **{f"certificates of {name}": value for name, value in hashes.items()},
             "multiguard": __version__,
         }
@@ -314,12 +315,12 @@ def _with_noise_seed(recipe: RunRecipe, noise_seed: int | None) -> RunRecipe:
     """The recipe with this noise seed; None draws a random one."""
     from multiguard.smooth.noise_source import resolve_seed
 
-    return replace(recipe, vote=replace(recipe.vote, noise_seed=resolve_seed(noise_seed)))
+    return recipe.replace(vote=recipe.vote.replace(noise_seed=resolve_seed(noise_seed)))
 
 
-def arm_votes(recipe: RunRecipe, arm: Arm) -> VotePart:
+def arm_votes(recipe: RunRecipe, arm: Arm) -> VoteConfig:
     """How an arm is sampled: only the main one is swept over n, the others need no more draws than certify uses."""
     part, draws = recipe.vote, recipe.certify.draws
     if part.adaptive or draws is None or not arm.name:
         return part
-    return replace(part, draws=min(draws, part.most_draws))
+    return part.replace(draws=min(draws, part.most_draws))

@@ -1,22 +1,25 @@
 """Training as a step of a run: the job of a recipe, and what decides its outcome."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from multiguard.certify.noise_arguments import given_noise
 from multiguard.data.catalog import default_split
+from multiguard.data.config import DataConfig
 from multiguard.io.files import file_checksum
 from multiguard.io.lock import folder_lock
+from multiguard.models.config import ModelConfig
 from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.model_folder import folder_checksum
 from multiguard.models.python_code import code_checksum
 from multiguard.models.spec import parse_spec
 from multiguard.pipeline.folders import discard_model
-from multiguard.pipeline.parts import DataPart, ModelPart, TrainPart
 from multiguard.pipeline.recipe import Arm, RunRecipe
 from multiguard.pipeline.vote_job import image_hashes
-from multiguard.train.hyperparameters import given_noise, hyperparameters_for
+from multiguard.train.config import TrainConfig
+from multiguard.train.hyperparameters import hyperparameters_for
 from multiguard.train.job import TrainJob, open_splits, start_backbone
 
 
@@ -25,16 +28,16 @@ def resolve_recipe(recipe: RunRecipe) -> RunRecipe:
     data = recipe.data
     if not data.source().unlisted:
         split = data.split or default_split(data.name, "test", data.root, data.table)
-        recipe = replace(recipe, data=replace(data, split=split))
+        recipe = recipe.replace(data=data.replace(split=split))
     if recipe.train is None:
         return recipe
     chosen = asdict(hyperparameters_for(data.name, **recipe.train.chosen()))
     filled = {name: value for name, value in chosen.items() if name not in ("noise", "val_noise")}
-    return replace(recipe, train=replace(recipe.train, **filled))
+    return recipe.replace(train=recipe.train.replace(**filled))
 
 
 def training_job(
-    data: DataPart, train: TrainPart, out: Path, cache: Path | None = None, **noise: str | None
+    data: DataConfig, train: TrainConfig, out: Path, cache: Path | None = None, **noise: str | None
 ) -> TrainJob:
     """The training job of a recipe or a command.
 
@@ -61,7 +64,7 @@ def training_job(
     )
 
 
-def arm_job(recipe: RunRecipe, train: TrainPart, arm: Arm, run: Path) -> TrainJob:
+def arm_job(recipe: RunRecipe, train: TrainConfig, arm: Arm, run: Path) -> TrainJob:
     """The training job of one arm of a run: trained at its noise, validated at that of its votes."""
     trained = arm.trained or given_noise(train.sigma, train.noise) or arm.noise
     validated = given_noise(train.val_sigma, train.val_noise) or arm.noise
@@ -75,12 +78,12 @@ def _with_noise(chosen: dict[str, Any], noise: Mapping[str, str | None]) -> dict
     return {name: value for name, value in chosen.items() if name not in sigmas} | dict(noise)
 
 
-def trained_model(recipe: RunRecipe, folder: Path) -> ModelPart:
+def trained_model(recipe: RunRecipe, folder: Path) -> ModelConfig:
     """The model that a run trains: its folder, or the code that the recipe names with the folder's weights."""
     start = None if recipe.train is None else recipe.train.model
     if start is not None and parse_spec(start).kind == "code":
-        return ModelPart(start, weights=folder)
-    return ModelPart(str(folder))
+        return ModelConfig(start, weights=folder)
+    return ModelConfig(str(folder))
 
 
 def training_inputs(recipe: RunRecipe, job: TrainJob) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from multiguard.evaluate import Certificates, CertifyConfig, Curve, LabelSource,
 from multiguard.io.files import file_checksum
 from multiguard.io.names import shorten_names
 from multiguard.io.records import decode_json, encode_json
-from multiguard.pipeline.parts import ModelPart, VerifyPart
+from multiguard.models.config import ModelConfig
+from multiguard.pipeline.verify_config import VerifyConfig
 from multiguard.results import Results, read_certificates, read_tuned
 from multiguard.results.certificate_files import CURVES_NAME, LABELS_NAME
 from multiguard.results.certificate_table import certificates_table
@@ -30,8 +31,8 @@ class VerifyJob:
 
     certificates: Path  # a folder, as votes
     votes: Path | None = None  # None for the folder `votes` beside the certificates
-    model: ModelPart | None = None  # the model to draw votes with again; None to draw none
-    part: VerifyPart = field(default_factory=VerifyPart)
+    model: ModelConfig | None = None  # the model to draw votes with again; None to draw none
+    part: VerifyConfig = field(default_factory=VerifyConfig)
     public_key: Path | None = None  # whose signature is required; None for nobody's
     tuned: Path | None = None  # the record of `tune` that the certificates were made with; None if it is not at hand
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from multiguard.data.source import FOLDER, Source
 from multiguard.errors import ImageError, ImageFailure, InvalidInputError, VotesError
 from multiguard.evaluate import CertifyConfig
 from multiguard.evaluate.scores import failed_words
+from multiguard.io.config import to_tree
 from multiguard.io.files import real_path, remove_partial_files, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.names import shorten_names
@@ -21,6 +22,7 @@ from multiguard.io.ranks import this_rank
 from multiguard.io.records import encode_json
 from multiguard.models import Classifier
 from multiguard.models.classifier import state_hash
+from multiguard.models.config import ModelConfig
 from multiguard.pipeline.commands import with_seeds
 from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_votes_folder, discard_votes
 from multiguard.pipeline.job_model import (
@@ -33,14 +35,14 @@ from multiguard.pipeline.job_model import (
     square_size,
     unnamed_labels,
 )
-from multiguard.pipeline.parts import ModelPart, VotePart
 from multiguard.pipeline.wrap_job import fitting_size, unwrap
 from multiguard.smooth import AdaptivePlan, Smoother
+from multiguard.smooth.config import VoteConfig
 from multiguard.smooth.dataset import VoteRun, make_scheme
 from multiguard.votes import Manifest, read_votes
 from multiguard.votes.shards import MANIFEST_NAME, shard_name
 
-# The fields of a `VotePart` that decide the votes as they stand; the others are resolved first, or only set the speed.
+# The fields of a `VoteConfig` that decide the votes as they stand; others are resolved first, or set the speed.
 _DECISIVE = ("rule", "score_threshold", "draws", "radii", "noise_seed", "k_max", "precision", "clamp", "shard_images")
 _LABELS_SHOWN = 5
 
@@ -49,11 +51,11 @@ _LABELS_SHOWN = 5
 class VoteJob:
     """What to vote on, with which classifier, and how."""
 
-    model: ModelPart
+    model: ModelConfig
     source: Source
     out: Path  # the votes folder to write, or to resume
     noise: str | None = None  # the noise as text; None for the one that the model folder was made for
-    part: VotePart = field(default_factory=VotePart)  # how the classifier is sampled
+    part: VoteConfig = field(default_factory=VoteConfig)  # how the classifier is sampled
     target: CertifyConfig | None = None  # what adaptive draws try to prove; None for a fixed number of draws
     command: str = ""  # the command line, for the record
 
@@ -206,7 +208,7 @@ class PreparedVote:
         """Record which images and which model were voted on, for reports and attacks."""
         job = self.job
         command = with_seeds(job.command, seed=job.source.seed, noise_seed=noise_seed)
-        model = {name: _plain(value) for name, value in asdict(job.model).items() if value is not None}
+        model = {name: _plain(value) for name, value in to_tree(job.model).items() if value is not None}
         source = {"data": job.source.as_dict(), "model": model, "command": command}
         remove_partial_files(job.out, lambda name: name == SOURCE_FILE)
         write_atomically(job.out / SOURCE_FILE, lambda file: file.write(encode_json(source) + b"\n"))

@@ -18,10 +18,10 @@ from multiguard.io.files import file_checksum, is_regular, mentions, read_hashed
 from multiguard.io.outputs import Outputs
 from multiguard.io.records import convert, decode_checked, encode_checked
 from multiguard.models import Classifier
+from multiguard.models.config import ModelConfig
 from multiguard.models.onnx_file import onnx_files
 from multiguard.models.spec import parse_spec
 from multiguard.pipeline.job_model import load_model
-from multiguard.pipeline.parts import ModelPart
 
 WRAP_FILE, _LABELS, _HF = "wrap.json", "labels.txt", "hf"
 _FORMAT: dict[str, Any] = {"format": "multiguard-wrap", "version": 2}
@@ -33,7 +33,7 @@ _MOST = 1 << 20  # bytes of wrap.json
 class WrapJob:
     """Which model to wrap, and what to say of it."""
 
-    model: ModelPart
+    model: ModelConfig
     out: Path
     size: int | None = None  # height and width of its images; None for its own
     noise: str | None = None  # the noise to vote with, as text; None to leave it open
@@ -65,7 +65,7 @@ class Wrapped:
 def wrap(job: WrapJob) -> Classifier:
     """Write the folder, once the model has been loaded with these options; returns the classifier.
 
-    >>> wrap(WrapJob(ModelPart("timm:resnet10t"), Path("mymodel")))
+    >>> wrap(WrapJob(ModelConfig("timm:resnet10t"), Path("mymodel")))
     Traceback (most recent call last):
     multiguard.errors.InvalidInputError: timm:resnet10t does not say which score belongs to which label; ...
     """
@@ -100,13 +100,13 @@ def wrap(job: WrapJob) -> Classifier:
     return classifier
 
 
-def unwrap(model: ModelPart) -> tuple[ModelPart, Wrapped | None]:
+def unwrap(model: ModelConfig) -> tuple[ModelConfig, Wrapped | None]:
     """The model that a wrapped folder stands for, its files checked, and the card; any other model as it is."""
     folder = Path(model.spec)
     path = folder / WRAP_FILE
     if not path.is_file():
         return model, None
-    if model != ModelPart(model.spec):
+    if model != ModelConfig(model.spec):
         raise InvalidInputError(f"{folder} says everything of its model; leave out the other options of the model")
     try:
         content, card_hash = read_hashed(path, _MOST)
@@ -126,10 +126,10 @@ def unwrap(model: ModelPart) -> tuple[ModelPart, Wrapped | None]:
         )
     files: dict[str, Any] = {name: home / file for name in _FILES if (file := getattr(card, name))}
     same = {name: getattr(card, name) for name in ("output", "mean", "std", "detector")}
-    return ModelPart(spec, home / _LABELS, **files, **same), card
+    return ModelConfig(spec, home / _LABELS, **files, **same), card
 
 
-def _sources(kind: str, target: str, model: ModelPart) -> dict[str, Path]:
+def _sources(kind: str, target: str, model: ModelConfig) -> dict[str, Path]:
     """The files to copy, by their path in the folder."""
     named = {_copied(name, file): file for name in _FILES if (file := getattr(model, name)) is not None}
     if kind == "onnx":

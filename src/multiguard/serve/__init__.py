@@ -6,8 +6,8 @@ from multiguard.lazy import lazy_names
 
 if TYPE_CHECKING:
     from multiguard.serve.app import Service, make_app
-    from multiguard.serve.limits import ServePart
+    from multiguard.serve.limits import ServeConfig
 
-__all__ = ["ServePart", "Service", "make_app"]
+__all__ = ["ServeConfig", "Service", "make_app"]
 
-__getattr__ = lazy_names("multiguard.serve", {"app": ["Service", "make_app"], "limits": ["ServePart"]})
+__getattr__ = lazy_names("multiguard.serve", {"app": ["Service", "make_app"], "limits": ["ServeConfig"]})

@@ -23,7 +23,7 @@ from multiguard.pipeline.predict_job import Predictor
 from multiguard.serve.access import Access
 from multiguard.serve.answer import STREAM, Answer
 from multiguard.serve.examples import Example
-from multiguard.serve.limits import ServePart
+from multiguard.serve.limits import ServeConfig
 from multiguard.serve.live_attack import attack_run
 from multiguard.serve.live_page import make_page, model_facts
 from multiguard.serve.runs import Run, Runs
@@ -46,14 +46,14 @@ class Service:
         examples: The images that the page offers.
 
     >>> from multiguard import Smoother, TopK
-    >>> from multiguard.pipeline import PredictPart
+    >>> from multiguard.smooth.config import PredictConfig
     >>> colours = Smoother(lambda x: x.mean((2, 3)), 0.5, labels=["red", "green", "blue"], device="cpu")
-    >>> service = Service(Predictor(colours, TopK(1, k_prime=1), 8, "colours", PredictPart()), ServePart())
+    >>> service = Service(Predictor(colours, TopK(1, k_prime=1), 8, "colours", PredictConfig()), ServeConfig())
     >>> service.part.draws
     300
     """
 
-    def __init__(self, predictor: Predictor, part: ServePart, examples: Sequence[Example] = ()) -> None:
+    def __init__(self, predictor: Predictor, part: ServeConfig, examples: Sequence[Example] = ()) -> None:
         self.predictor, self.part, self.examples = predictor, part, tuple(examples)
         self.worker, self.runs = Worker(part.queue, part.seconds), Runs()
         self._decoding = asyncio.Lock()  # one image at a time is held in full
@@ -178,9 +178,9 @@ def make_app(service: Service, names: Sequence[str] = ()) -> Starlette:
         names: The names by which this machine may be called, beside IP addresses and localhost.
 
     >>> from multiguard import Smoother, TopK
-    >>> from multiguard.pipeline import PredictPart
+    >>> from multiguard.smooth.config import PredictConfig
     >>> colours = Smoother(lambda x: x.mean((2, 3)), 0.5, labels=["red", "green", "blue"], device="cpu")
-    >>> app = make_app(Service(Predictor(colours, TopK(1, k_prime=1), 8, "colours", PredictPart()), ServePart()))
+    >>> app = make_app(Service(Predictor(colours, TopK(1, k_prime=1), 8, "colours", PredictConfig()), ServeConfig()))
     >>> [route.path for route in app.routes][:3]
     ['/', '/examples/{index:int}', '/api/model']
     """

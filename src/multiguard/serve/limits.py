@@ -1,34 +1,36 @@
 """What the server offers, and what one request may cost it."""
 
 import ipaddress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from msgspec import Meta
+
 from multiguard.errors import InvalidInputError
-from multiguard.pipeline.part_fields import Help, check_fields
+from multiguard.io.config import Config, Count, Positive, described
 
 
-@dataclass(frozen=True)
-class ServePart:
+class ServeConfig(Config, frozen=True):
     """Where the page is, and what a request may cost.
 
-    >>> ServePart(megabytes=2).bytes
+    >>> ServeConfig(megabytes=2).bytes
     2000000
     """
 
-    host: Annotated[str, Help("Address; 0.0.0.0 lets other machines in.")] = "127.0.0.1"
-    port: Annotated[int, Help("Port to listen on; 0 for any free one.", least=0, below=65536)] = 8000
-    open: Annotated[bool, Help("Open the page in the browser.")] = False
-    examples: Annotated[Path | None, Help("A folder of images to offer.")] = None
-    draws: Annotated[int, Help("Draws per image, and per click on More draws.", least=1, below=1_000_001)] = 300
-    seconds: Annotated[float, Help("The longest that a request may run.", above=0)] = 120.0
-    megabytes: Annotated[float, Help("The largest upload.", above=0)] = 20.0
-    megapixels: Annotated[float, Help("The largest image.", above=0)] = 50.0
-    queue: Annotated[int, Help("Requests under way; more are refused.", least=1)] = 8
+    host: Annotated[str, described("Address; 0.0.0.0 lets other machines in.")] = "127.0.0.1"
+    port: Annotated[Annotated[int, Meta(ge=0, lt=65536)], described("Port to listen on; 0 for any free one.")] = 8000
+    open: Annotated[bool, described("Open the page in the browser.")] = False
+    examples: Annotated[Path | None, described("A folder of images to offer.")] = None
+    draws: Annotated[
+        Annotated[int, Meta(ge=1, lt=1_000_001)], described("Draws per image, and per click on More draws.")
+    ] = 300
+    seconds: Annotated[Positive, described("The longest that a request may run.")] = 120.0
+    megabytes: Annotated[Positive, described("The largest upload.")] = 20.0
+    megapixels: Annotated[Positive, described("The largest image.")] = 50.0
+    queue: Annotated[Count, described("Requests under way; more are refused.")] = 8
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         if not self.host:
             raise InvalidInputError("host is empty, which would let every machine in; write 0.0.0.0 for that")
 

@@ -16,7 +16,7 @@ from multiguard.pipeline.predict_job import Predictor
 from multiguard.report.attackers import DIAL_WORDS, copies_words, noise_words, threat_words, unit_words
 from multiguard.report.single_file import as_script_json, page_environment, policy_hash
 from multiguard.serve.examples import Example
-from multiguard.serve.limits import ServePart
+from multiguard.serve.limits import ServeConfig
 from multiguard.version import __version__
 
 _STYLES = (("report", "report.css"), ("serve", "serve.css"))
@@ -29,7 +29,7 @@ _REACH = 3  # of the slider, in typical radii of the noise
 _LONGEST, _DECIMALS = 6, 4  # of a radius as text: longer ones are rounded down
 
 
-def model_facts(predictor: Predictor, part: ServePart) -> dict[str, Any]:
+def model_facts(predictor: Predictor, part: ServeConfig) -> dict[str, Any]:
     """What the server predicts with, as JSON."""
     settings, how, rule = predictor.smoother.settings, predictor.part, predictor.rule
     return {
@@ -50,7 +50,7 @@ def model_facts(predictor: Predictor, part: ServePart) -> dict[str, Any]:
     }
 
 
-def make_page(predictor: Predictor, part: ServePart, examples: Sequence[Example]) -> tuple[str, str]:
+def make_page(predictor: Predictor, part: ServeConfig, examples: Sequence[Example]) -> tuple[str, str]:
     """The page, and the policy under which a browser may show it: only these scripts and styles, and no other site."""
     from markupsafe import Markup
 

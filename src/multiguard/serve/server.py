@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from multiguard.errors import InvalidInputError
 from multiguard.serve.access import own_names
 from multiguard.serve.app import Service, make_app
-from multiguard.serve.limits import ServePart, is_address
+from multiguard.serve.limits import ServeConfig, is_address
 
 _HEADER_BYTES = 16_384
 _CONNECTIONS = 256
@@ -82,7 +82,7 @@ def make_server(service: Service, ready: Callable[[], None]) -> uvicorn.Server:
     return _Server(config, service, ready)
 
 
-def listen(part: ServePart) -> tuple[socket.socket, str]:
+def listen(part: ServeConfig) -> tuple[socket.socket, str]:
     """A socket that listens where the options say, and the address of the page."""
     family = socket.AF_INET6 if ":" in part.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)

@@ -1,12 +1,17 @@
 """Smoothing: a base classifier under Gaussian noise, its votes and its prediction."""
 
-from multiguard.smooth.adaptive import AdaptivePlan
-from multiguard.smooth.dataset import vote_dataset
-from multiguard.smooth.live_prediction import LivePrediction
-from multiguard.smooth.noise_source import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
-from multiguard.smooth.prediction import Prediction
-from multiguard.smooth.settings import Precision, Settings
-from multiguard.smooth.smoother import Smoother
+from typing import TYPE_CHECKING
+
+from multiguard.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from multiguard.smooth.adaptive import AdaptivePlan
+    from multiguard.smooth.dataset import vote_dataset
+    from multiguard.smooth.live_prediction import LivePrediction
+    from multiguard.smooth.noise_source import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
+    from multiguard.smooth.prediction import Prediction
+    from multiguard.smooth.settings import Precision, Settings
+    from multiguard.smooth.smoother import Smoother
 
 __all__ = [
     "DEVICE_PHILOX",
@@ -20,3 +25,16 @@ __all__ = [
     "Smoother",
     "vote_dataset",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "adaptive": ["AdaptivePlan"],
+        "dataset": ["vote_dataset"],
+        "live_prediction": ["LivePrediction"],
+        "noise_source": ["DEVICE_PHILOX", "HOST_PHILOX", "NoiseSource"],
+        "prediction": ["Prediction"],
+        "settings": ["Precision", "Settings"],
+        "smoother": ["Smoother"],
+    },
+)

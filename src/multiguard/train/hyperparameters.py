@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from multiguard.certify.noise import BandAblation, Gaussian, Noise, PixelAblation, Uniform
-from multiguard.certify.noise_arguments import NO_NOISE, parse_noise
+from multiguard.certify.noise_arguments import NO_NOISE, checked_noise, given_noise, parse_noise
 from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
 
@@ -19,7 +19,6 @@ LossName = Literal["asl", "bce", "softmax", "asl+softmax"]
 Optimizer = Literal["adam", "adamw"]
 
 _ABLATIONS = (PixelAblation.kind, BandAblation.kind)
-_ANY_SIZE = (1 << 11, 1 << 11)  # stands for that of the images until it is known
 _BOUNDS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
 
 
@@ -134,19 +133,6 @@ def hyperparameters_for(
     return Hyperparameters(**{**DATASET_DEFAULTS.get(data, {}), **chosen})
 
 
-def given_noise(sigma: float | None, noise: str | None) -> str | None:
-    """Return the text of the noise that at most one of the two names, "none" for sigma 0; None where neither does.
-
-    >>> given_noise(0.5, None), given_noise(0, None), given_noise(None, "band:4")
-    ('gaussian:0.5', 'none', 'band:4')
-    """
-    if sigma is not None and noise is not None:
-        raise InvalidInputError(f"sigma is {sigma}, Gaussian noise, and noise is {noise}; give one of the two")
-    if sigma is None:
-        return None if noise is None else checked_noise(noise)
-    return NO_NOISE if sigma == 0 else str(Gaussian(sigma))
-
-
 def default_text(name: str) -> str:
     """Return the default of a hyperparameter and the datasets with another one, for a help text.
 
@@ -161,19 +147,6 @@ def _text(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "noise", True: "yes", False: "no"}[value]  # only val_noise has no default of its own
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def checked_noise(text: str) -> str:
-    """Return the text of a noise as it is written, or "none"; the size of the images may still be open.
-
-    >>> checked_noise("gaussian:0.50"), checked_noise("band:4")
-    ('gaussian:0.5', 'band:4')
-    """
-    if text == NO_NOISE:
-        return text
-    is_open = text.strip().startswith(_ABLATIONS) and "/" not in text
-    noise = parse_noise(text, _ANY_SIZE if is_open else None)
-    return text.strip() if is_open else str(noise)
 
 
 def _check(name: str, value: Any, bounds: Mapping[str, float]) -> None:

@@ -1,0 +1,169 @@
+"""How a classifier is sampled, and how images are predicted, as configs."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from multiguard.certify.arguments import check_radii
+from multiguard.certify.noise import BandAblation, Noise
+from multiguard.certify.noise_arguments import NO_NOISE, given_noise
+from multiguard.certify.rules import Rule, RuleName, make_rule
+from multiguard.data.config import Side
+from multiguard.errors import InvalidInputError
+from multiguard.io.config import Config, Count, Draws, Fraction, Threads, described
+
+_DEFAULT_DRAWS, _DEFAULT_MAX_DRAWS = 1000, 10_000
+_DEFAULT_PILOT_DRAWS = 100
+_DEFAULT_K = 5
+_DEFAULT_THRESHOLD = 0.5
+
+_Device = Annotated[
+    str,
+    Meta(pattern=r"^(cpu|mps|(cuda|xpu)(:\d{1,4})?)$", title="one of cpu, cuda, cuda:N, mps, xpu, xpu:N"),
+]
+Device = Annotated[_Device | None, described("Where the model runs, such as cpu or cuda:1 [a GPU, if any].")]
+Precision = Annotated[
+    Literal["float32", "bfloat16", "float16"] | None, described("Arithmetic of the model [float32; on a GPU bfloat16].")
+]
+Clamp = Annotated[bool, described("Clamp noisy images to [0, 1] first.")]
+ScoreThreshold = Annotated[
+    Fraction | None, described("For threshold: the probability from which the model returns a label [0.5].")
+]
+SigmaOption = Annotated[float | None, described("Gaussian noise, for pixels in [0, 1] [the model folder's].")]
+NoiseOption = Annotated[
+    str | None, described("Other noise: uniform:0.5 (l1), pixels:45 (changed pixels) or band:4 (a patch).")
+]
+OnError = Annotated[Literal["stop", "record"], described("At a bad image: stop, or record it and continue.")]
+
+
+class VoteConfig(Config, frozen=True):
+    """How the classifier is sampled; None means the default, which may depend on the device.
+
+    >>> VoteConfig(draws="adaptive", radii=(0.5,)).most_draws
+    10000
+    """
+
+    draws: Annotated[
+        Draws | Literal["adaptive"] | None,
+        described("n per image, or adaptive: as many as needed [1000; band: one per column]."),
+    ] = None
+    max_draws: Annotated[Draws | None, described("The most adaptive draws per image [10000].")] = None
+    radii: Annotated[tuple[float, ...], described("A radius at which adaptive draws try to prove more.", "radius")] = ()
+    pilot_draws: Annotated[
+        Annotated[int, Meta(ge=0, le=100_000_000)] | None,
+        described("Draws that choose the labels [100 with --no-labels]."),
+    ] = None
+    rule: Annotated[RuleName, described("top-k: the model ranks labels; threshold: it returns a set of them.")] = (
+        "top-k"
+    )
+    score_threshold: ScoreThreshold = None
+    noise_seed: Annotated[int | None, described("Seed of the noise [random, or that of the votes to resume].")] = None
+    k_max: Annotated[Count | None, described("Ranked labels kept per draw: the largest k' [10, or all].")] = None
+    batch_size: Annotated[Count | None, described("Noisy images per batch [what fits].")] = None
+    device: Device = None
+    precision: Precision = None
+    clamp: Clamp = False
+    shard_images: Annotated[Count, described("Images per file: what an interruption costs at most.")] = 64
+    readers: Annotated[Threads, described("Threads that decode images.", "workers")] = 2
+    on_error: OnError = "stop"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rule == "top-k" and self.score_threshold is not None:
+            raise InvalidInputError("score_threshold belongs to the threshold rule; the top-k rule ranks labels")
+        if self.rule == "threshold" and self.k_max is not None:
+            raise InvalidInputError("k_max belongs to the top-k rule; the threshold rule keeps every label it returns")
+        if self.adaptive:
+            self._check_adaptive()
+        elif self.radii or self.max_draws is not None:
+            raise InvalidInputError(f"radii and max_draws belong to adaptive draws, and draws is {self.most_draws}")
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether each image takes as many draws as its certificate needs."""
+        return self.draws == "adaptive"
+
+    @property
+    def most_draws(self) -> int:
+        """The most draws that one image takes."""
+        if self.draws == "adaptive":
+            return _DEFAULT_MAX_DRAWS if self.max_draws is None else self.max_draws
+        return _DEFAULT_DRAWS if self.draws is None else self.draws
+
+    def for_noise(self, noise: Noise) -> "VoteConfig":
+        """The same with the number of draws filled in; a band ablation has one per column, and no others."""
+        if not isinstance(noise, BandAblation):
+            return self.replace(draws=_DEFAULT_DRAWS) if self.draws is None else self
+        if self.draws not in (None, noise.columns) or self.pilot_draws:
+            given = f"draws is {self.draws}" if self.draws not in (None, noise.columns) else "pilot_draws is given"
+            raise InvalidInputError(f"{given}, and {noise} votes once for each of {noise.columns} bands; leave it out")
+        return self.replace(draws=noise.columns, pilot_draws=0)
+
+    def pilots(self, labelled: bool) -> int:
+        """How many draws per image choose its labels."""
+        default = 0 if labelled else _DEFAULT_PILOT_DRAWS
+        return default if self.pilot_draws is None else self.pilot_draws
+
+    def _check_adaptive(self) -> None:
+        if not self.radii:
+            raise InvalidInputError(
+                "adaptive draws stop once nothing more can be proved at the given radii, and none is given; name one "
+                "or more, such as --radius 0.5 (vote.radii: [0.5] in a recipe)"
+            )
+        check_radii(self.radii)
+
+
+class PredictConfig(Config, frozen=True):
+    """How images are predicted, and with which confidence.
+
+    >>> PredictConfig(rule="threshold").rule_for(10)
+    Threshold(t=0.5)
+    """
+
+    k: Annotated[int | None, described("The most labels to predict [5, or all].")] = None
+    k_prime: Annotated[int | None, described("How many labels the model returns per draw [half of k, rounded up].")] = (
+        None
+    )
+    rule: Annotated[RuleName, described("top-k: the k most frequent labels; threshold: all frequent ones.")] = "top-k"
+    threshold: Annotated[float | None, described("For threshold: the fraction of draws that a label needs [0.5].")] = (
+        None
+    )
+    score_threshold: ScoreThreshold = None
+    sigma: SigmaOption = None
+    noise: NoiseOption = None
+    draws: Annotated[Draws, described("The most draws that certify; an image takes what it needs.")] = 120
+    pilot_draws: Annotated[Draws, described("Further draws that choose the labels.")] = 30
+    radii: Annotated[
+        tuple[float, ...], described("A radius that draws try to prove [four that fit the noise].", "radius")
+    ] = ()
+    alpha: Annotated[float, described("The probability that anything said of an image is wrong.")] = 0.001
+    noise_seed: Annotated[int | None, described("Seed of the noise [random].")] = None
+    size: Annotated[Side | None, described("Height and width of the images [the model's].")] = None
+    device: Device = None
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16"] | None,
+        described("Arithmetic of the model [bfloat16 where the device has it, or float32]."),
+    ] = None
+    clamp: Clamp = False
+
+    def rule_for(self, num_labels: int) -> Rule:
+        """The smoothed classifier, with defaults for what is left open."""
+        k, k_prime, threshold = self.k, self.k_prime, self.threshold
+        if self.rule == "top-k":
+            k = min(_DEFAULT_K, num_labels) if k is None else k
+            k_prime = (k + 1) // 2 if k_prime is None else k_prime
+        elif threshold is None:
+            threshold = _DEFAULT_THRESHOLD
+        return make_rule(self.rule, k=k, k_prime=k_prime, threshold=threshold)
+
+
+def named_noise(sigma: float | None, noise: str | None) -> str | None:
+    """The text of the noise to vote with that a command or a recipe names by one of the two; None by neither.
+
+    >>> named_noise(0.5, None)
+    'gaussian:0.5'
+    """
+    if (text := given_noise(sigma, noise)) == NO_NOISE:
+        given = f"sigma is {sigma}" if noise is None else f"noise is {noise}"
+        raise InvalidInputError(f"{given}; without noise there is no certificate: take one above 0")
+    return text
