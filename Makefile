@@ -12,7 +12,8 @@ NEED_TORCH := tests/data/test_in_memory.py tests/evaluate/test_attack_outcomes.p
 .PHONY: demo test lowest soak check bench docs clean
 
 demo: $(DEMO_READY)
-	$(BIN)/multiguard demo
+	$(BIN)/multiguard run digits --out runs/demo --set vote.noise_seed=0
+	$(BIN)/multiguard run photos --out runs/demo/photos --set vote.noise_seed=0 --set data.root=src/multiguard/data/photos
 
 test: check
 	$(BIN)/pytest -n 2 --dist loadfile

@@ -26,7 +26,6 @@ SMALL = {
     "compare": ["--force"],
     "attack": ["--images", "2", "--steps", "2", "--tries", "2", "--draws", "30", "--force"],
     "run": ["--force"],
-    "demo": ["--force"],
     "data": [],
 }
 
@@ -64,8 +63,8 @@ def test_check_can_fail():
         parse(["vote", "--model", "m", "--data", "digits", "--out", "v", "--drawz", "3"])
     with pytest.raises(AssertionError, match="no such command"):
         parse(["votes"])
-    assert commands_of("```sh\n$ multiguard demo \\\n  --out 'a b'  # minutes\nls\n```\nmultiguard not\n") == [
-        ["demo", "--out", "a b"]
+    assert commands_of("```sh\n$ multiguard run \\\n  --out 'a b'  # minutes\nls\n```\nmultiguard not\n") == [
+        ["run", "--out", "a b"]
     ]
 
 
@@ -85,7 +84,7 @@ def needs_only_digits(words):
         return Path(model).is_dir() and all(Path(word).is_file() for word in words[1:] if word.endswith(".png"))
     if name == "vote" and not Path(words[words.index("--model") + 1]).is_dir():
         return False
-    return name == "demo" or "digits" in words or (name == "run" and len(words) > 1 and Path(words[1]).is_file())
+    return "digits" in words or (name == "run" and len(words) > 1 and Path(words[1]).is_file())
 
 
 def small(words):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from accelerate import Accelerator
 from PIL import Image
+from tests.conftest import REPOSITORY
 from tests.pipeline.tiny_run import PHOTOS, RECIPE, command, state
 
 from multiguard.data import DigitsDataset, Source
@@ -30,6 +31,9 @@ SMALL = {
     "report": ["--gallery", 5],
     "predict": ["--model", "runs/digits", "--k", 4, "--draws", 200, "--pilot-draws", 20],
 }
+
+
+DEMO = [line for line in (REPOSITORY / "Makefile").read_text().splitlines() if "multiguard run" in line]
 
 
 def example_of(name):
@@ -85,13 +89,15 @@ def test_votes_source(examples):
 
 
 def test_demo(tmp_path, monkeypatch):
-    """The example of demo is the recipe of digits, then photos with the labels that stay."""
+    """`make demo` runs the recipe of digits, then photos with the labels that stay."""
     (tmp_path / "digits.yaml").write_text(RECIPE)
     (tmp_path / "photos.yaml").write_text(PHOTOS)
     monkeypatch.setattr("multiguard.pipeline.recipe_file._FOLDER", tmp_path)
     monkeypatch.chdir(tmp_path)
-    code, out, err = command(*example_of("demo"))
-    assert code == 0, err
+    (tmp_path / "src").symlink_to(REPOSITORY / "src")
+    said = [command(*line.split()[1:]) for line in DEMO]
+    assert [code for code, _, _ in said] == [0, 0], said
+    out = "".join(shown for _, shown, _ in said)
     assert re.search(r"^joint +recall +\d", out, re.MULTILINE)
     assert "\nreport: runs/demo/report.html\n" in out
     assert out.splitlines()[-1] == "report: runs/demo/photos/report.html"
@@ -99,7 +105,7 @@ def test_demo(tmp_path, monkeypatch):
     shown = re.findall(r"^(\w+\.jpg)  \(\d+ draws\)\nlabel +stays up to", out, re.MULTILINE)
     page = (tmp_path / "runs/demo/photos/report.html").read_text(encoding="utf-8")
     assert len(shown) == 2
-    assert "<code>multiguard demo --out runs/demo</code>" in page
+    assert "<code>multiguard run photos --out runs/demo/photos" in page
     assert {read_votes(f"runs/demo/{name}votes").provenance.noise_seed for name in ("", "photos/")} == {0}
     thumbnails = re.findall(r"data:image/webp;base64,[^\"]{60}", page)  # plotly.js 3 has shorter ones of its own
     assert len(thumbnails) == 3 * 2  # as it is, perturbed and with noise

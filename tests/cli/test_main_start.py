@@ -2,11 +2,13 @@
 
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
 import tomllib
 
+import numpy as np
 import pytest
 import yaml
 from tests.conftest import REPOSITORY
@@ -63,8 +65,11 @@ def test_short_help(name, text):
 
 
 def test_version():
-    """The version is shown."""
-    assert command("--version") == (0, f"multiguard {__version__}\n", "")
+    """The version is shown, and what a bug report needs."""
+    code, out, err = command("--version")
+    assert (code, out.splitlines()[0], err) == (0, f"multiguard {__version__}", "")
+    assert f"Python {platform.python_version()}" in out
+    assert f"numpy {np.__version__}" in out
 
 
 def test_panels():

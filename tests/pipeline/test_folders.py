@@ -174,7 +174,6 @@ def test_kill_and_repeat(memory_folder, inputs, monkeypatch, name):
 READERS = {
     "data": ("data", "check", "digits", "--images", 4),
     "models": ("models",),
-    "doctor": ("doctor", "."),
     "check": ("check", "--model", MODEL, "--data", "digits", "--images", 4, "--size", 16, "--sigma", 0.5),
     "predict": ("predict", "a.png", "--model", MODEL, "--labels", "labels.txt", "--size", 16, "--sigma", 0.5),
 }
@@ -188,7 +187,7 @@ def test_nothing_written(tmp_path, monkeypatch, name):
     Path("labels.txt").write_text("\n".join(map(str, range(10))))
     before = state(tmp_path)
     code, _, err = command(*READERS[name])
-    assert code == 0 or (name == "doctor" and code == 1), err  # something on this machine may look wrong to it
+    assert code == 0, err
     assert state(tmp_path) == before
 
 

@@ -113,7 +113,7 @@ def test_run_with_other_images(home):
     assert run("--set", "vote.draws=30", "--force")[0] == 0
     assert noise_seeds() == [drawn, drawn]
     code, out, err = run(*other)
-    assert (code, "vote.running again: data.files has changed" in out) == (0, True), err
+    assert (code, "vote: running again: data.files has changed" in out) == (0, True), err
     main, arm = noise_seeds()
     assert main == arm != drawn
     assert yaml.safe_load((home / "here/run/recipe.yaml").read_text())["vote"]["noise_seed"] == main
@@ -178,7 +178,7 @@ def test_extended_vote(home):
         ("multiguard vote --seed=3 --noise-seed 7", ""),
         ("multiguard run x.yaml --set vote.noise_seed=7 --set data.seed=3", ""),
         ("multiguard run x.yaml --set vote.noise_seed=null", " --set data.seed=3 --set vote.noise_seed=7"),
-        ("multiguard demo --out runs/demo", ""),
+        ("multiguard certify runs/votes", ""),
         ("", ""),
     ],
 )

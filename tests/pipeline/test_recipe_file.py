@@ -29,7 +29,7 @@ from multiguard.train.config import TrainConfig
         ("k: [2, 3]", "k: [2, x]", "sweep.k[1] is 'x'; expected a whole number"),
         ("[joint, paper]", "[joint, papr]", "certify: unknown method of the top-k rule 'papr': did you mean 'paper'?"),
         ("certify: {k: 3, ", "certify: {", "certify.k is missing; the top-k rule needs k and k_prime"),
-        ("vote.{draws: 60, shard_images: 4, noise_seed: 0}", "vote.60", "vote is 60; expected keys such as draws:"),
+        ("vote: {draws: 60, shard_images: 4, noise_seed: 0}", "vote: 60", "vote is 60; expected keys such as draws:"),
         ("sigma: 0.5", "sigma: 0.5\nnoise: band:4", "sigma is 0.5, Gaussian noise, and noise is band:4; give one"),
         ("sigma: 0.5\n", "", "neither sigma nor noise is given; give one, such as sigma: 0.5 or noise: band:4"),
         ("sigma: 0.5", "noise: bend:4", "unknown noise 'bend': did you mean 'band'?"),

@@ -63,7 +63,7 @@ def test_score_table(finished):
     assert re.search(r"^6 images of digits.test$", out, re.MULTILINE)
     assert "k' = 2, k = 3, n = 60, alpha = 0.05, sigma = 0.5" in out
     assert "none left out" in out
-    shown = [line for line in out.splitlines() if str(home) not in line and not line.startswith("vote.warning: ")]
+    shown = [line for line in out.splitlines() if str(home) not in line and not line.startswith("vote: warning: ")]
     assert max(map(len, shown)) <= 80
 
 

@@ -74,20 +74,20 @@ def test_failed_images_retried(home):
     code, said = run(home, until="certify")
     seed = read_votes(home / "run" / "votes").provenance.noise_seed
     assert (code, "2 of 6 images could not be voted on and are left out" in said) == (0, True), said
-    assert "vote.skipped" in run(home)[1]
+    assert "vote: skipped" in run(home)[1]
     code, said = run(home, *STOP)
-    assert (code, "vote.resuming: 2 failed images are tried again" in said) == (2, True), said
+    assert (code, "vote: resuming: 2 failed images are tried again" in said) == (2, True), said
     assert "0.png" in said
     mend(home, 0)
     code, said = run(home, *STOP)
     assert (code, "3.png" in said) == (2, True), said
     mend(home, 3)
     code, said = run(home, *STOP, until="certify")
-    assert (code, "vote.resuming after an interruption" in said) == (0, True), said
+    assert (code, "vote: resuming after an interruption" in said) == (0, True), said
     votes = read_votes(home / "run" / "votes")
     assert (len(votes), votes.failures, votes.provenance.noise_seed) == (6, (), seed)
     assert "none left out" in said
-    assert "vote.skipped" in run(home, *STOP)[1]
+    assert "vote: skipped" in run(home, *STOP)[1]
 
 
 def test_replaced_image_files(home):
@@ -98,7 +98,7 @@ def test_replaced_image_files(home):
     os.utime(home / "images" / "1.png", (1, 1))
     for _ in range(2):
         code, said = run(home)
-        assert (code, "vote.skipped" in said) == (0, True), said
+        assert (code, "vote: skipped" in said) == (0, True), said
     draw(home / "images" / "1.png", 77)
     code, said = run(home)
     assert (code, "votes was made with other inputs: data.files has changed" in said) == (2, True), said

@@ -2,10 +2,12 @@
 
 import errno
 import os
+import platform
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 import typer
@@ -19,8 +21,12 @@ from multiguard.io.ranks import this_rank
 from multiguard.version import __version__
 
 _MISTAKE = 2
-_RESUMES = ("vote", "run", "demo")
+_RESUMES = ("vote", "run")
 _DISTRIBUTED = ("train", "vote")
+_PACKAGES = (
+    *("numpy", "scipy", "pyarrow", "pillow", "scikit-learn", "torch", "torchvision", "timm", "transformers"),
+    *("onnxruntime", "accelerate", "matplotlib", "msgspec", "typer"),
+)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _EXTRAS = {
     "torch": "torch",
@@ -32,7 +38,6 @@ _EXTRAS = {
 # The commands of each panel of the help; a command is `NAME_command` in the module of its name, `data` a group.
 _PANELS = {
     "From one recipe": {
-        "demo": "Certify a network trained on handwritten digits, then photos with the built-in tagger.",
         "run": "Train, vote, certify and report as a recipe says.",
     },
     "Step by step": {
@@ -52,10 +57,8 @@ _PANELS = {
         "attack": "Attack the smoothed classifier and compare with what is certified.",
         "compare": "Compare certificates of several models or methods on the same images.",
         "verify": "Verify certificates: certify the votes again, check every checksum, and compare bit by bit.",
-        "doctor": "Look at this installation: what a bug report needs, and the usual causes of trouble.",
     },
 }
-_MODULES = {"demo": "run"}  # where it is not the command's own
 
 
 class _Grouped(TyperCommand):
@@ -86,7 +89,7 @@ class _Lazy(TyperGroup):
         """The command of this name."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        module = import_module(f"multiguard.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        module = import_module(f"multiguard.cli.{cmd_name}")
         if hasattr(module, f"{cmd_name}_app"):
             return click_command(getattr(module, f"{cmd_name}_app"))
         alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -171,7 +174,7 @@ def _exit_with(message: str, code: int) -> typer.Exit:
 
 def _named(command: str | None, message: str) -> str:
     """The message with the names of options; a recipe has names of its own."""
-    if command in ("run", "demo"):
+    if command == "run":
         return message
     from multiguard.cli.options import name_options
 
@@ -214,10 +217,22 @@ app = typer.Typer(
 def _show_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"multiguard {__version__}")
+        typer.echo(f"Python {platform.python_version()}, {platform.platform()}, {os.cpu_count()} cores")
+        typer.echo(", ".join(_installed()))
         raise typer.Exit
 
 
-_Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")]
+def _installed() -> Iterator[str]:
+    """The versions of the packages that numbers may depend on, as far as they are installed."""
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            yield f"{name} {version(name)}"
+
+
+_Version = Annotated[
+    bool,
+    typer.Option("--version", callback=_show_version, is_eager=True, help="Show what a bug report needs."),
+]
 
 
 @app.callback()

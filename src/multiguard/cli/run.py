@@ -1,14 +1,12 @@
-"""`multiguard run` and `multiguard demo`: everything from one recipe."""
+"""`multiguard run`: everything from one recipe."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from importlib.resources import as_file, files
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from typer import Argument, Option
 
 from multiguard.cli.options import typed_command
@@ -19,7 +17,6 @@ from multiguard.cli.vote import FINISHING
 
 if TYPE_CHECKING:
     from multiguard.pipeline import RunRecipe, RunRecord
-    from multiguard.results import Results
 
 _Recipe = Annotated[
     str,
@@ -29,7 +26,6 @@ _Recipe = Annotated[
     ),
 ]
 _Out = Annotated[Path | None, Option(help="The run folder [runs/NAME-run].")]
-_DemoOut = Annotated[Path, Option(help="The run folder.")]
 _Set = Annotated[
     list[str] | None,
     Option("--set", help="Change the recipe, as in data.root=DIR; repeat for several.", metavar="KEY=VALUE"),
@@ -54,33 +50,10 @@ def run_command(
 
     Example: multiguard run digits --out runs/digits-run
     """
-    from multiguard.cli.score_table import show_scores
     from multiguard.pipeline import find_recipe
 
     folder = out or Path("runs") / f"{Path(recipe).stem}-run"
-    _run(find_recipe(recipe, [*(set_ or []), *_on(device)]), folder, until, force, show_scores)
-
-
-def demo_command(out: _DemoOut = Path("runs/demo"), force: _Force = False, device: _Device = None) -> None:
-    """Certify a network trained on handwritten digits, then photos with the built-in tagger; minutes on a CPU.
-
-    The digits take every step: train, vote, certify with every method, report. The photos show what the tagger predicts
-    and how far each label provably stays. Each part has a report, a page that opens offline.
-
-    Example: multiguard demo --out runs/demo
-    """
-    from multiguard.cli.predict import show_predictions
-    from multiguard.cli.score_table import show_scores
-    from multiguard.pipeline import find_recipe
-    from multiguard.pipeline.predict_job import quick_vote
-
-    changes = ["vote.noise_seed=0", *_on(device)]  # the demo shows the same numbers each time
-    _run(find_recipe("digits", changes), out, "report", force, show_scores)
-    print_line("\nnow photos, without labels, through the built-in tagger")
-    with as_file(files("multiguard.data") / "photos") as folder:
-        recipe = quick_vote(find_recipe("photos", changes))
-        recipe = recipe.replace(data=recipe.data.replace(root=folder))
-        _run(recipe, out / "photos", "report", force, show_predictions)
+    _run(find_recipe(recipe, [*(set_ or []), *_on(device)]), folder, until, force)
 
 
 def _on(device: str | None) -> list[str]:
@@ -88,7 +61,9 @@ def _on(device: str | None) -> list[str]:
     return [] if device is None else [f"vote.device={device}"]
 
 
-def _run(recipe: "RunRecipe", out: Path, until: str, force: bool, show: "Callable[[Results, Console], None]") -> None:
+def _run(recipe: "RunRecipe", out: Path, until: str, force: bool) -> None:
+    from multiguard.cli.predict import show_predictions
+    from multiguard.cli.score_table import show_scores
     from multiguard.cli.train import show_epoch
     from multiguard.models.loading import runs_code
     from multiguard.pipeline import Observer, run_recipe
@@ -110,6 +85,7 @@ def _run(recipe: "RunRecipe", out: Path, until: str, force: bool, show: "Callabl
     result = run_recipe(recipe, out, until=until, force=force, command=typed_command(), observer=observer)  # type: ignore[arg-type]
     if result.certificates is not None:
         print_line("")
+        show = show_scores if recipe.data.labelled else show_predictions
         show(result.certificates, PlainConsole())
         print_line(f"\n{fill(closing_sentence(result.certificates), 80)}")
     print_line(f"time: {_times(result.record, done)}")

@@ -22,7 +22,6 @@ from multiguard.pipeline.job_model import (
     square_size,
     unnamed_labels,
 )
-from multiguard.pipeline.recipe import RunRecipe
 from multiguard.pipeline.wrap_job import fitting_size, unwrap
 from multiguard.smooth import Prediction, Smoother
 from multiguard.smooth.adaptive import default_radii
@@ -148,13 +147,6 @@ def _smoother(part: PredictConfig, classifier: Classifier, rule: Rule, noise: No
 def quick_on_cpu(spec: str, device: str | None) -> bool:
     """Whether the model is one of our own networks, and runs on a processor that computes in bfloat16."""
     return parse_spec(spec).kind == "folder" and resolve_device(device).type == "cpu" and cpu_has_bfloat16()
-
-
-def quick_vote(recipe: RunRecipe) -> RunRecipe:
-    """The recipe with votes as `predict` makes them, where it names a model and no precision."""
-    if recipe.model is None or recipe.vote.precision or not quick_on_cpu(recipe.model.spec, recipe.vote.device):
-        return recipe
-    return recipe.replace(vote=recipe.vote.replace(precision="bfloat16", batch_size=_QUICK["batch_size"]))
 
 
 def _try_image(predictor: Predictor, file: Path) -> Outcome:
