@@ -26,7 +26,6 @@ SMALL = {
     "compare": ["--force"],
     "attack": ["--images", "2", "--steps", "2", "--tries", "2", "--draws", "30", "--force"],
     "run": ["--force"],
-    "data": [],
 }
 
 

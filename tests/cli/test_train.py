@@ -1,9 +1,6 @@
-"""`multiguard train` and `multiguard data check`: examples, mistakes, help; one of them in a process of its own."""
+"""`multiguard train`: example, mistakes, help."""
 
-import os
 import re
-import subprocess
-import sys
 from dataclasses import fields
 
 import pytest
@@ -29,23 +26,6 @@ def test_train_example(tmp_path, monkeypatch):
     assert (tmp_path / "runs/digits/model.json").is_file()
 
 
-def test_data_check_process():
-    """The example of data check works, as a process started with python -m multiguard."""
-    example = example_of(command("data", "check", "--help")[1])
-    path = os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))
-    done = subprocess.run(
-        [sys.executable, "-m", "multiguard", *example],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": path},
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "1000 images, 1000 readable" in done.stdout
-    assert re.search(r"^ *7 +\d+ +2\d\.\d%", done.stdout, re.MULTILINE)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -57,8 +37,6 @@ def test_data_check_process():
         ),
         (["train", "--data", "coco", "--root", ".", "--out", "x"], "no model given for 'coco'"),
         (["train", "--data", "digits", "--out", "x", "--weights", "no.pth"], "no.pth: no such weights file"),
-        (["data", "check", "coco"], "coco: no root folder given"),
-        (["data", "check", "folder", "--root", "nowhere"], "nowhere: no such folder"),
     ],
 )
 def test_mistakes(tmp_path, monkeypatch, arguments, message):

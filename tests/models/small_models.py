@@ -56,30 +56,6 @@ def write_onnx(file, rows):
     return network
 
 
-def write_detector(file, classes):
-    """A detector of 16 boxes as an ONNX file: the score and the class of each box."""
-    onnx, helper = pytest.importorskip("onnx"), pytest.importorskip("onnx.helper")
-    pytest.importorskip("onnxruntime")
-    weight = np.random.default_rng(2).normal(size=(classes, 3, 8, 8)).astype(np.float32) / 8
-    shape = np.array([0, classes, 16], np.int64)
-    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in (("weight", weight), ("shape", shape))]
-    nodes = [
-        helper.make_node("Conv", ["images", "weight"], ["cells"], strides=[8, 8]),
-        helper.make_node("Sigmoid", ["cells"], ["probabilities"]),
-        helper.make_node("Reshape", ["probabilities", "shape"], ["boxes"]),
-        helper.make_node("ReduceMax", ["boxes"], ["scores"], axes=[1], keepdims=0),
-        helper.make_node("ArgMax", ["boxes"], ["classes"], axis=1, keepdims=0),
-    ]
-    inputs = [helper.make_tensor_value_info("images", 1, ["N", 3, 32, 32])]
-    outputs = [
-        helper.make_tensor_value_info("scores", 1, ["N", 16]),
-        helper.make_tensor_value_info("classes", 7, ["N", 16]),
-    ]
-    graph = helper.make_graph(nodes, "detector", inputs, outputs, tensors)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    file.write_bytes(model.SerializeToString())
-
-
 def write_denoiser(file, seed=0):
     """FFDNet with weights that keep an image nearly as it is, apart from negative pixels."""
     network, noise = FFDNet(), torch.Generator().manual_seed(seed)

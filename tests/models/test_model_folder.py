@@ -134,8 +134,8 @@ def test_card_of_other_architecture(tmp_path, network):
     [
         ("{", "not readable as a model card"),
         ("[]", "not readable as a model card .expected `object`, got `array`"),
-        ('{"format": 9}', "not a model card of format 2"),
-        ('{"format": 2, "noise": null}', "its sha256 is another one"),
+        ('{"format": 9}', "not a model card of format 3"),
+        ('{"format": 3, "noise": null}', "its sha256 is another one"),
     ],
 )
 def test_foreign_card(tmp_path, text, message):

@@ -23,14 +23,12 @@ from tests.pipeline.tiny_run import command, state
 from multiguard.data.config import DataConfig
 from multiguard.errors import FolderInUseError
 from multiguard.io.files import write_atomically
-from multiguard.models.config import ModelConfig
 from multiguard.pipeline import attack_job, read_record, report_job, tune_job
 from multiguard.pipeline.attack_job import PreparedAttack
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.folders import RECORD_FILE
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.pipeline.train_job import training_job
-from multiguard.pipeline.wrap_job import WrapJob, wrap
 from multiguard.results import read_attacks, read_certificates, read_curves
 from multiguard.results.signature_file import sign_certificates
 from multiguard.train.config import TrainConfig
@@ -138,26 +136,21 @@ def test_kill_at_every_change(memory_folder, commands, monkeypatch, name, older)
     assert contents(killed) == contents(complete)
 
 
-@pytest.mark.parametrize("name", ["wrap", "sign", pytest.param("train", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("name", ["sign", pytest.param("train", marks=pytest.mark.soak)])
 def test_kill_and_repeat(memory_folder, inputs, monkeypatch, name):
     """A kill before any single change costs nothing, where a command writes a model or a signature."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(memory_folder / "state"))
     shutil.copytree(inputs / "certificates-3", memory_folder / "certificates")
     key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (memory_folder / "key.pem").write_bytes(key)
 
     def work(out):
-        if name == "wrap":
-            wrap(WrapJob(ModelConfig(f"{__name__}:ten_scores", labels=labels, output="logits"), out, 16, 0.5))
-        elif name == "train":
+        if name == "train":
             part = TrainConfig(model="cnn:2", images=16, val_images=16, epochs=1)
             run_job(training_job(DataConfig("digits", size=16), part, out, None))
         else:
             shutil.copytree(memory_folder / "certificates", out, dirs_exist_ok=True)
             sign_certificates(out, memory_folder / "key.pem", read_certificates(out).certificates_hash)
 
-    labels = memory_folder / "labels.txt"
-    labels.write_text("\n".join(map(str, range(10))))
     killer, calls = Killer(monkeypatch), 1
     complete, killed = memory_folder / "complete", memory_folder / "killed"
     work(complete)

@@ -35,16 +35,14 @@ _EXTRAS = {
     "starlette": "serve",
     "uvicorn": "serve",
 }  # the extra that installs a missing module
-# The commands of each panel of the help; a command is `NAME_command` in the module of its name, `data` a group.
+# The commands of each panel of the help; a command is `NAME_command` in the module of its name.
 _PANELS = {
     "From one recipe": {
         "run": "Train, vote, certify and report as a recipe says.",
     },
     "Step by step": {
-        "data": "Datasets: look before you train.",
         "train": "Train a base classifier under noise and write its model folder.",
         "models": "List the built-in models, or show the card of one.",
-        "wrap": "Describe a model once: write a folder that other commands take.",
         "check": "Look at a model and its images before voting.",
         "vote": "Classify many noisy copies of each image and keep every vote.",
         "tune": "Choose k' or the threshold, and the best of several models, for one radius.",
@@ -90,8 +88,6 @@ class _Lazy(TyperGroup):
         if cmd_name not in self.list_commands(ctx):
             return None
         module = import_module(f"multiguard.cli.{cmd_name}")
-        if hasattr(module, f"{cmd_name}_app"):
-            return click_command(getattr(module, f"{cmd_name}_app"))
         alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
         alone.command(cmd_name, cls=_Grouped)(getattr(module, f"{cmd_name}_command"))
         return click_command(alone)

@@ -1,7 +1,6 @@
 """Images with their label sets, from common layouts on disk or built in."""
 
 from multiguard.data.catalog import DATASETS, open_dataset
-from multiguard.data.dataset_report import DataReport, check_dataset
 from multiguard.data.digits import DigitsDataset
 from multiguard.data.image import image_hash, read_image
 from multiguard.data.image_folder import open_images
@@ -12,7 +11,6 @@ from multiguard.data.source import Source
 
 __all__ = [
     "DATASETS",
-    "DataReport",
     "Dataset",
     "DigitsDataset",
     "IndexedDataset",
@@ -20,7 +18,6 @@ __all__ = [
     "Sample",
     "Source",
     "as_dataset",
-    "check_dataset",
     "hold_out",
     "image_hash",
     "load_pixels",

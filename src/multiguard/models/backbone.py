@@ -44,7 +44,6 @@ class Backbone:
     image_size: int  # the height and width it was designed for
     fresh: tuple[str, ...] = ()  # the tensors that a given weights file did not fill: the replaced head, the denoiser
     own_head: bool = field(kw_only=True)  # whether weights without label names filled the head: their order is unknown
-    config: Mapping[str, Any] = field(default_factory=dict)  # what a Hugging Face network is built from
     code_hash: str | None = None  # sha256 of the user's files that make the network; None where no code does
 
 

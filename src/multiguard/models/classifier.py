@@ -177,7 +177,6 @@ class ModelOptions:
     std: Sequence[float] | None = None
     image_size: tuple[int, int] | None = None
     name: str | None = None
-    detector: str | None = None
 
     def fill(self, **defaults: Any) -> "ModelOptions":
         """These options, with the model's own values where none were given."""

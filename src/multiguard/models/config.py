@@ -28,10 +28,6 @@ class ModelConfig(Config, frozen=True):
     std: Annotated[
         tuple[float, ...] | None, described("Channel standard deviations, as in 0.23,0.22,0.23 [the model's].")
     ] = None
-    detector: Annotated[
-        str | None,
-        described("The ONNX file is a detector: yolox, yolov5, yolov8, yolov10, scores:OUTPUT or nms:SCORES,CLASSES."),
-    ] = None
     denoiser: Annotated[Path | None, described("FFDNet weights for a denoiser in front of the model.")] = None
 
     def __post_init__(self) -> None:

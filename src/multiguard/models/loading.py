@@ -21,7 +21,7 @@ def runs_code(spec: str) -> bool:
     return parse_spec(spec).kind == "code"
 
 
-def weights_checksum(spec: str, weights: Path | None = None, detector: str | None = None) -> str | None:
+def weights_checksum(spec: str, weights: Path | None = None) -> str | None:
     """The hash of the files that `load` reads, before any of them is taken for a model.
 
     It equals the `weights_hash` of the classifier; None where code makes the model, or no file of weights is named.
@@ -33,7 +33,7 @@ def weights_checksum(spec: str, weights: Path | None = None, detector: str | Non
         return None if weights is None else file_checksum(weights)
     if parsed.kind in ("code", "network"):
         return None
-    return hf_checksum(parsed.target) if parsed.kind == "hf" else onnx_checksum(parsed.target, detector)
+    return hf_checksum(parsed.target) if parsed.kind == "hf" else onnx_checksum(parsed.target)
 
 
 def load(
@@ -46,7 +46,6 @@ def load(
     std: Sequence[float] | None = None,
     image_size: tuple[int, int] | None = None,
     name: str | None = None,
-    detector: str | None = None,
 ) -> Classifier:
     """A base classifier of any kind, loaded without running code from any weights file.
 
@@ -72,9 +71,6 @@ def load(
         image_size: (height, width) of the model's input; None for any size.
         name: The model's name in records; its type or `model` itself by default. `vote_dataset` requires one for
             objects without weights of their own: it must change when the function does.
-        detector: What the outputs of an ONNX file or session are if it is a detector: "yolox", "yolov5", "yolov8",
-            "yolov10", "scores:OUTPUT" or "nms:SCORES,CLASSES". The score of a label is then the largest over all boxes.
-            `labels` has one entry per class of the detector; "-" drops a class.
 
     Returns:
         The classifier. Where neither `labels` nor the model says how many labels there are, `num_labels` is None until
@@ -89,14 +85,10 @@ def load(
     True
     """
     names = None if labels is None else label_tuple(labels)
-    options = ModelOptions(
-        names, None if weights is None else Path(weights), output, mean, std, image_size, name, detector
-    )
+    options = ModelOptions(names, None if weights is None else Path(weights), output, mean, std, image_size, name)
     if not isinstance(model, str):
         return wrap_model(model, options)
     spec = parse_spec(model)
-    if detector is not None and spec.kind not in ("onnx", "folder"):
-        raise ModelError(f"{model} is no ONNX file; --detector says how to read the outputs of one.")
     return _LOADERS[spec.kind](spec.target, options)
 
 

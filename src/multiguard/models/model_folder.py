@@ -18,11 +18,10 @@ from multiguard.io.records import checksum, convert, decode_json
 from multiguard.models.backbone import Backbone, build_backbone
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.denoiser import FFDNet, denoise_first, denoiser_sigma
-from multiguard.models.huggingface_backbone import HF, build_hf
 from multiguard.models.spec import CARD_FILE, parse_spec
 from multiguard.models.weight_files import load_weights, read_weights
 
-FORMAT = 2
+FORMAT = 3
 WEIGHTS_FILE = "model.safetensors"
 MARK = "multiguard-model"  # in the header of the weights: multiguard wrote them
 _MAX_CARD = 1 << 26  # bytes; the history of a long training takes less than one in a hundred of them
@@ -34,7 +33,7 @@ _CHANNELS = 3
 class ModelCard:
     """The content of model.json, which describes the weights beside it."""
 
-    architecture: str  # how to build the network: what `build_backbone` takes, "hf", or the user's module:function
+    architecture: str  # how to build the network: what `build_backbone` takes, or the user's module:function
     label_names: tuple[str, ...]  # in the order of the scores
     image_size: tuple[int, int]  # (height, width) of its input
     mean: tuple[float, ...]  # per channel, subtracted inside the classifier, after the noise
@@ -45,7 +44,6 @@ class ModelCard:
     training: Mapping[str, Any] = field(default_factory=dict)  # how it was trained: dataset, recipe, versions
     history: tuple[Mapping[str, Any], ...] = ()  # one record per epoch
     weights_sha256: str = ""  # of model.safetensors
-    config: Mapping[str, Any] = field(default_factory=dict)  # what a network of "hf" is built from
 
     def __post_init__(self) -> None:
         if self.noise is not None:
@@ -61,13 +59,9 @@ class ModelCard:
             std=self.std,
             image_size=self.image_size,
             name=self.architecture,
-            weights_hash=self.identity(self.weights_sha256) or None,
+            weights_hash=self.weights_sha256 or None,
             trained_noise=self.trained_noise,
         )
-
-    def identity(self, weights: str) -> str:
-        """The hash of weights of this checksum together with the config, if there is one, that says how to use them."""
-        return hashlib.sha256(f"{weights} {checksum(self.config)}".encode()).hexdigest() if self.config else weights
 
     @property
     def trained_noise(self) -> str | None:
@@ -161,7 +155,7 @@ def load_folder(path: Path | str, network: nn.Module | None = None) -> Classifie
         denoiser = FFDNet()
         _load_part(denoiser, tensors, "denoiser", Path(path))
         classifier = denoise_first(classifier, denoiser, denoiser_sigma(card.noise))
-        classifier.weights_hash = card.identity(card.weights_sha256)
+        classifier.weights_hash = card.weights_sha256
     return classifier.eval().requires_grad_(False)
 
 
@@ -181,27 +175,25 @@ def _read_folder(
     made = network or _build_network(path, card, tensors, dropout)
     _load_part(made, tensors, "network", path)
     size = card.image_size[0]
-    backbone = Backbone(card.architecture, made, card.mean, card.std, size, own_head=False, config=card.config)
+    backbone = Backbone(card.architecture, made, card.mean, card.std, size, own_head=False)
     return card, backbone, tensors
 
 
 def _build_network(path: Path, card: ModelCard, tensors: Mapping[str, Tensor], dropout: float) -> nn.Module:
     """The network of the card's architecture, before its weights; code that the card names is not run."""
-    kind = parse_spec(card.architecture).kind if card.architecture != HF else HF
-    if kind == "code":
+    if parse_spec(card.architecture).kind == "code":
         raise ModelError(
             f"{path} was trained from {card.architecture}, which is code, and no code runs because a file names it; if "
             f"you trust it, name it yourself: --model {card.architecture} --weights {path}"
         )
-    if kind == HF:
-        return build_hf(card.config, tensors, str(path))
     _check_memory(path, card, tensors)
     return build_backbone(card.architecture, len(card.label_names), dropout=dropout, size=card.image_size[0]).network
 
 
 def folder_checksum(path: Path) -> str:
-    """The hash of what decides the folder's scores, before it is taken for a model."""
-    return read_card(path).identity(_stored_checksum(path))
+    """The hash of the folder's weights, before it is taken for a model."""
+    read_card(path)
+    return _stored_checksum(path)
 
 
 def _stored_checksum(path: Path) -> str:

@@ -6,7 +6,6 @@ Each file is opened once. Its bytes are hashed, and the session is made from the
 import errno
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,10 @@ from numpy.typing import NDArray
 from multiguard.errors import ModelError
 from multiguard.io.files import is_regular, joined_checksum, read_regular
 from multiguard.models.classifier import Classifier, ModelOptions, index_names
-from multiguard.models.detector import NO_LABEL, Detector, DetectorNetwork, parse_detector
 from multiguard.models.host_network import HostNetwork
 from multiguard.models.weight_files import import_library, summary
 
-_HINT = "; if it is a detector, --detector says how to read its boxes"
+_HINT = "; a detector becomes a classifier in a function of your own, module:function"
 _BOXES = 3  # the dimensions of a detector's output: images, boxes, numbers
 _MOST = (1 << 31) - 1  # bytes of a protobuf message, and so of a session made from bytes
 _LARGE = f"; onnx:FILE takes at most {_MOST:,} bytes with all tensors, load(session, name=...) takes more."
@@ -28,14 +26,14 @@ _SEPARATORS = frozenset("/\\:\0")  # no part of a file name on any system
 
 
 def load_onnx(file: str, options: ModelOptions) -> Classifier:
-    """The classifier in an ONNX file with one input and one output, or the detector in one.
+    """The classifier in an ONNX file with one input and one output.
 
     Only the file and the files in its folder that contain its tensors are read, and no library that it names is loaded.
     """
     spec = f"onnx:{file}"
     options.refuse_weights(spec)
     runtime = import_library("onnxruntime", "onnx")
-    model, weights_hash = _complete(file, options.detector)
+    model, weights_hash = _complete(file)
     settings = runtime.SessionOptions()
     settings.add_session_config_entry("session.load_model_format", "ONNX")  # never guessed from the first bytes
     try:
@@ -52,42 +50,24 @@ def is_session(model: object) -> bool:
 
 
 def wrap_session(session: Any, options: ModelOptions, spec: str, weights_hash: str | None = None) -> Classifier:
-    """The classifier of a session of onnxruntime with one input and one output, or of a detector."""
-    if options.detector is not None:
-        return _wrap_detector(session, options, parse_detector(options.detector), spec, weights_hash)
+    """The classifier of a session of onnxruntime with one input and one output."""
     network = OnnxNetwork(session, spec)
     options.check_count(network.num_labels, spec)
     own = None if network.num_labels is None else index_names(network.num_labels)
     return options.fill(image_size=network.image_size, labels=own).make_classifier(network, spec, weights_hash)
 
 
-def _wrap_detector(
-    session: Any, options: ModelOptions, detector: Detector, spec: str, weights_hash: str | None
-) -> Classifier:
-    """The detector whose boxes are read as declared, with the labels that the lines of the file name."""
-    lines = options.require_labels(spec)
-    if detector.probabilities and options.output == "logits":
-        raise ModelError(f"--detector {detector.text} reads probabilities; leave out --output logits.")
-    network = OnnxNetwork(session, spec, detector, len(lines))
-    named = replace(options, labels=[line for line in lines if line != NO_LABEL])
-    filled = named.fill(image_size=network.image_size, output="probabilities" if detector.probabilities else None)
-    name = f"{spec} ({detector.text})"
-    return filled.make_classifier(DetectorNetwork(network, lines, detector), name, weights_hash)
-
-
 class OnnxNetwork(HostNetwork):
     """A callable (B, ...) -> (B, c); a graph exported for a fixed batch size gets batches of that size."""
 
-    def __init__(self, session: Any, spec: str, detector: Detector | None = None, classes: int = 0) -> None:
+    def __init__(self, session: Any, spec: str) -> None:
         inputs, outputs = session.get_inputs(), session.get_outputs()
         names = [[node.name for node in nodes] for nodes in (inputs, outputs)]
-        if len(inputs) != 1 or (len(outputs) != 1 and detector is None):
+        if len(inputs) != 1 or len(outputs) != 1:
             raise ModelError(f"{spec} must have one input and one output, not {names[0]} and {names[1]}{_HINT}.")
-        if detector is None and len(outputs[0].shape or ()) == _BOXES:
+        if len(outputs[0].shape or ()) == _BOXES:
             raise ModelError(f"{spec} returns {outputs[0].shape}, not one row of scores per image{_HINT}.")
         self._session, self._input = session, inputs[0].name
-        self._outputs = None if detector is None else detector.names(names[1], spec)
-        self._detector, self._classes = detector, classes
         self._shape, self._scores = list(inputs[0].shape), list(outputs[0].shape)
 
     @property
@@ -116,29 +96,17 @@ class OnnxNetwork(HostNetwork):
     def _run(self, rows: NDArray[np.float32], size: int) -> Any:
         padded = np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]), np.float32)])
         padded = np.ascontiguousarray(padded.transpose(0, 2, 3, 1)) if self._channels_last else padded
-        found = self._session.run(self._outputs, {self._input: padded})
-        if self._detector is not None:
-            return self._detector.label_scores(found, size, self._classes)[: len(rows)]
-        return found[0][: len(rows)]
+        return self._session.run(None, {self._input: padded})[0][: len(rows)]
 
 
-def onnx_checksum(file: str, detector: str | None = None) -> str:
-    """The hash of the file and of the files in its folder that contain its tensors; other places raise `ModelError`.
-
-    The same file read as another detector has another hash.
-    """
-    return _checksum(_read(file)[1], detector)
+def onnx_checksum(file: str) -> str:
+    """The hash of the file and of the files in its folder that contain its tensors; other places raise `ModelError`."""
+    return _checksum(_read(file)[1])
 
 
-def onnx_files(file: str) -> list[Path]:
-    """The file, and the files in its folder that contain its tensors; other places raise `ModelError`."""
-    return [Path(file).parent / name for name in _read(file)[1]]
-
-
-def _checksum(files: Mapping[str, bytes], detector: str | None) -> str:
+def _checksum(files: Mapping[str, bytes]) -> str:
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    digest = joined_checksum(digests.items()) if len(digests) > 1 else next(iter(digests.values()))
-    return digest if detector is None else hashlib.sha256(f"{digest} {detector}".encode()).hexdigest()
+    return joined_checksum(digests.items()) if len(digests) > 1 else next(iter(digests.values()))
 
 
 def _read(file: str) -> tuple[Any, dict[str, bytes]]:
@@ -170,7 +138,7 @@ def _content(path: Path) -> bytes:
         raise ModelError(f"{path} cannot be read: {error.strerror}{hint}") from error
 
 
-def _complete(file: str, detector: str | None) -> tuple[Any, str]:
+def _complete(file: str) -> tuple[Any, str]:
     """The model with its external tensors in it, and the hash of its files; onnxruntime is given no file name."""
     model, files = _read(file)
     left = _MOST - model.ByteSize()
@@ -188,7 +156,7 @@ def _complete(file: str, detector: str | None) -> tuple[Any, str]:
         tensor.raw_data = content[start:stop]
         tensor.ClearField("external_data")
         tensor.ClearField("data_location")
-    return model, _checksum(files, detector)
+    return model, _checksum(files)
 
 
 def _span(entries: Mapping[str, str], size: int) -> tuple[int, int]:

@@ -22,10 +22,6 @@ def wrap_model(model: object, options: ModelOptions, spec: str | None = None) ->
     if isinstance(model, Classifier):
         options.refuse_all(spec or "a Classifier")
         return model
-    if options.detector is not None and not is_session(model):
-        raise ModelError(
-            f"{spec or type(model).__name__} is no ONNX session; detector= says how to read the outputs of one."
-        )
     if isinstance(model, nn.Module):
         return _wrap_module(model, options, spec or type(model).__name__)
     spec = spec or UNNAMED

@@ -38,7 +38,6 @@ from multiguard.models.loading import runs_code, weights_checksum
 from multiguard.pipeline.folders import check_content, check_inside
 from multiguard.pipeline.job_model import load_model, recorded_model
 from multiguard.pipeline.vote_job import fewer_images
-from multiguard.pipeline.wrap_job import unwrap
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.results import AttackFolder, Results, read_attacks, read_certificates, write_attacks
 from multiguard.results.attack_files import attack_outputs
@@ -285,7 +284,7 @@ def voted_source(certificates: Path, certified: Results, root: Path | None) -> S
 
 def voted_classifier(certificates: Path, certified: Results, model: ModelConfig | None, source: Source) -> Classifier:
     """The classifier that was voted with; another one is refused, since the certificates say nothing about it."""
-    part, _ = unwrap(model or recorded_model(certificates, certified))
+    part = model or recorded_model(certificates, certified)
     run = certified.provenance
     other = InvalidInputError(
         f"{part.spec} is not the classifier that {certificates} is about; --model names the one that voted"
@@ -309,7 +308,7 @@ def voted_classifier(certificates: Path, certified: Results, model: ModelConfig 
 
 def _files_checksum(part: ModelConfig) -> str | None:
     """The hash of the files of the model, that of its denoiser among them."""
-    digest = weights_checksum(part.spec, part.weights, part.detector)
+    digest = weights_checksum(part.spec, part.weights)
     return digest if part.denoiser is None else denoised_checksum(digest, part.denoiser)
 
 

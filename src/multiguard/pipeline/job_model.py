@@ -37,7 +37,7 @@ def load_model(model: ModelConfig, size: int | None = None, noise: str | None = 
     if labels is None and kind in ("timm", "onnx"):
         raise unnamed_labels(model.spec)
     side = None if size is None or _card_folder(model) is not None else (size, size)
-    more: dict[str, Any] = {name: getattr(model, name) for name in ("weights", "output", "mean", "std", "detector")}
+    more: dict[str, Any] = {name: getattr(model, name) for name in ("weights", "output", "mean", "std")}
     classifier = load(model.spec, labels=labels, image_size=side, **more)
     if model.denoiser is None:
         return classifier
@@ -123,7 +123,6 @@ class _RecordedModel:
     output: Literal["logits", "probabilities"] | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
-    detector: str | None = None
     denoiser: str | None = None
 
 
@@ -151,7 +150,7 @@ def recorded_model(folder: Path, certified: Results) -> ModelConfig:
         name: None if (file := getattr(model, name)) is None else Path(file)
         for name in ("labels", "weights", "denoiser")
     }
-    same = {name: getattr(model, name) for name in ("output", "mean", "std", "detector")}
+    same = {name: getattr(model, name) for name in ("output", "mean", "std")}
     return ModelConfig(model.spec, **files, **same)
 
 

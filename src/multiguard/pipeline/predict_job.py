@@ -22,7 +22,6 @@ from multiguard.pipeline.job_model import (
     square_size,
     unnamed_labels,
 )
-from multiguard.pipeline.wrap_job import fitting_size, unwrap
 from multiguard.smooth import Prediction, Smoother
 from multiguard.smooth.adaptive import default_radii
 from multiguard.smooth.config import PredictConfig, named_noise
@@ -116,17 +115,13 @@ def _image_files(path: Path) -> list[Path]:
 
 def make_predictor(model: ModelConfig, part: PredictConfig) -> Predictor:
     """Load the model and smooth it as the options say; a mistake in them raises `MultiGuardError`."""
-    spec, card = unwrap(model)
-    size = fitting_size(card, part.size)
-    text = chosen_noise(spec, named_noise(part.sigma, part.noise), None if card is None else card.noise)
-    classifier = load_model(spec, size, text)
-    if card is not None:
-        card.check(classifier)
+    text = chosen_noise(model, named_noise(part.sigma, part.noise))
+    classifier = load_model(model, part.size, text)
     if classifier.num_labels is None:
-        raise unnamed_labels(spec.spec)
+        raise unnamed_labels(model.spec)
     rule = part.rule_for(len(classifier.label_names))
-    side = square_size(classifier, spec.spec, size)
-    smoother = _smoother(part, classifier, rule, sized_noise(text, side), quick_on_cpu(spec.spec, part.device))
+    side = square_size(classifier, model.spec, part.size)
+    smoother = _smoother(part, classifier, rule, sized_noise(text, side), quick_on_cpu(model.spec, part.device))
     return Predictor(smoother, rule, side, model.spec, part)
 
 

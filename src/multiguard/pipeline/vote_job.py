@@ -35,7 +35,6 @@ from multiguard.pipeline.job_model import (
     square_size,
     unnamed_labels,
 )
-from multiguard.pipeline.wrap_job import fitting_size, unwrap
 from multiguard.smooth import AdaptivePlan, Smoother
 from multiguard.smooth.config import VoteConfig
 from multiguard.smooth.dataset import VoteRun, make_scheme
@@ -219,13 +218,8 @@ def prepare_vote(job: VoteJob) -> PreparedVote:
 
     The labels of a folder with a CSV take the model's order.
     """
-    model, card = unwrap(job.model)
-    size = fitting_size(card, job.source.size)
-    text = chosen_noise(model, job.noise, None if card is None else card.noise)
-    job = replace(job, model=model, source=replace(job.source, size=size), noise=text)
+    text = chosen_noise(job.model, job.noise)
     classifier, note = load_model(job.model, job.source.size, text), None
-    if card is not None:
-        card.check(classifier)
     if classifier.num_labels is None:
         if job.source.data == FOLDER:  # its labels have the order of the alphabet, which no model has by itself
             raise unnamed_labels(job.model.spec)

@@ -125,8 +125,7 @@ def new_card(
         **provenance,
     }
     inputs = (tuple(training.label_names), size, backbone.mean, backbone.std, hyperparameters.validation_noise)
-    name, config = backbone.architecture, backbone.config
-    return ModelCard(name, *inputs, denoiser=denoiser is not None, training=record, config=config)
+    return ModelCard(backbone.architecture, *inputs, denoiser=denoiser is not None, training=record)
 
 
 def _split_record(split: IndexedDataset | Pixels) -> dict[str, Any]:

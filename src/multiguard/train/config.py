@@ -82,9 +82,7 @@ class TrainConfig(Config, frozen=True):
     val_sigma: Annotated[NotNegative | None, described("Gaussian noise on validation images [sigma].")] = None
     model: Annotated[
         str | None,
-        described(
-            "cnn, lite:0, unet:40+lite:2, timm:NAME, hf:FOLDER, module:function or a model folder [digits: cnn]."
-        ),
+        described("cnn, lite:0, unet:40+lite:2, timm:NAME, module:function or a model folder [digits: cnn]."),
     ] = None
     weights: Annotated[str | None, described("A .safetensors or .pth file, or 'pretrained' to download timm's.")] = None
     labels: Annotated[Path | None, described("Label names of the head in that file, one per line, in score order.")] = (

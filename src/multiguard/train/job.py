@@ -20,7 +20,6 @@ from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, che
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import denoiser_sigma, load_ffdnet
 from multiguard.models.efficientnet_lite import set_drop_path
-from multiguard.models.huggingface_backbone import hf_backbone, hf_image_size
 from multiguard.models.loading import weights_checksum
 from multiguard.models.model_folder import WEIGHTS_FILE, folder_checksum, load_backbone, load_folder, read_card
 from multiguard.models.python_code import code_backbone
@@ -90,8 +89,6 @@ class TrainJob:
         spec = parse_spec(self.start)
         if (folder := self.weights_folder or self.start_folder) is not None:
             return read_card(folder).image_size[0]
-        if spec.kind == "hf":
-            return hf_image_size(spec.target)
         if spec.kind == "code":
             raise InvalidInputError(f"{self.start} does not say the size of its images; give --size")
         return input_size(self.start)
@@ -172,9 +169,11 @@ def start_backbone(job: TrainJob, data: IndexedDataset) -> Backbone:
     if (given := _head_labels(job)) not in (None, names):
         source = job.labels or job.start
         raise InvalidInputError(f"{source} was trained for other labels than those of {data.name}, or in another order")
-    if spec.kind in ("hf", "code") and job.hyperparameters.dropout:
+    if spec.kind in ("hf", "onnx"):
+        raise InvalidInputError(f"{job.start} is no network to train; train it in its own library, then vote with it")
+    if spec.kind == "code" and job.hyperparameters.dropout:
         raise InvalidInputError(f"--dropout is for built-in and timm networks; {job.start} has its own")
-    if job.weights is not None and spec.kind in ("folder", "hf"):
+    if job.weights is not None and spec.kind == "folder":
         raise InvalidInputError(f"--weights {job.weights} with {job.start}, which has its own: give one or the other")
     backbone = _BUILDERS.get(spec.kind, _built)(job, spec.target, names)
     if backbone.own_head and given is None:
@@ -199,7 +198,6 @@ def _continued(job: TrainJob, folder: str, _: tuple[str, ...]) -> Backbone:
 
 _BUILDERS: dict[Kind, Callable[[TrainJob, str, tuple[str, ...]], Backbone]] = {
     "folder": _continued,
-    "hf": lambda _, folder, names: hf_backbone(folder, names),
     "code": lambda job, spec, names: code_backbone(spec, names, job.weights),
 }
 
