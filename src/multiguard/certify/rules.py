@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.certify.arguments import check_count, check_fraction
-from multiguard.certify.arrays import Ints
-from multiguard.certify.noise import BandAblation, Gaussian, Noise
+from multiguard.certify.arrays import Bools, Floats, Ints
+from multiguard.certify.noise import BandAblation, Noise
 from multiguard.certify.registry import own_method, own_methods
 from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
+from multiguard.io.rounding import plain
 
 RuleName = Literal["top-k", "threshold"]
 RULES: tuple[RuleName, ...] = get_args(RuleName)
@@ -25,6 +26,7 @@ Method = str  # one of `METHODS`, or a name given to `register_method`
 # The numbers of draws for which `coupled` proves more than `joint` on the votes of real images (docs/theory.md 9.7):
 # the fewest, the most for k' = 1, and the most for larger k'.
 COUPLED_FROM, COUPLED_TO, COUPLED_TO_MANY = 80, 50_000, 100_000
+_DEFAULT_K, _DEFAULT_THRESHOLD = 5, 0.5
 METHODS: tuple[Method, ...] = ("joint", "coupled", "betting", "paper", "independent", "jia", "enumerated")
 
 
@@ -33,8 +35,10 @@ class TopK:
     """g returns the k labels that f returns most often; f returns k_prime labels per draw.
 
     Attributes:
-        k: How many labels g returns.
+        k: How many labels g returns; None for other rules, and so are k_prime and t.
         k_prime: How many labels f returns, k'.
+        ranked: Whether votes are ranked labels; if not, they are sets.
+        has_ceilings: Whether labels outside L are claimed about, too (`Radii.false`).
 
     >>> rule = TopK(k=2, k_prime=1)
     >>> ranked = np.array([[3, 0], [3, 1], [1, 3]])  # three draws, the best label first
@@ -48,6 +52,9 @@ class TopK:
     k_prime: int
     name: ClassVar[RuleName] = "top-k"
     methods: ClassVar[tuple[Method, ...]] = METHODS
+    t: ClassVar[None] = None
+    ranked: ClassVar[bool] = True
+    has_ceilings: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", check_count("k", self.k))
@@ -58,11 +65,30 @@ class TopK:
         """The arguments of `make_rule` that make this rule."""
         return {"k": self.k, "k_prime": self.k_prime}
 
+    @property
+    def words(self) -> dict[str, str]:
+        """Each option in the letters of the paper, for people."""
+        return {"k_prime": f"k\u2032 = {self.k_prime}", "k": f"k = {self.k}"}
+
+    @property
+    def text(self) -> str:
+        """The options in the letters of the paper, for a terminal."""
+        return f"k' = {self.k_prime}, k = {self.k}"
+
     def check(self, num_labels: int) -> None:
         """Raises `InvalidInputError` unless there are at least k and k' labels."""
         check_count("num_labels", num_labels)
         check_count("k", self.k, num_labels)
         check_count("k_prime", self.k_prime, num_labels)
+
+    def check_ranks(self, kept: int | None) -> None:
+        """Raises `InvalidInputError` if votes keep fewer labels per draw than k'; None: they do not say."""
+        if kept is not None:
+            check_ranks(self.k_prime, kept)
+
+    def sizes(self, num_true: int) -> int:
+        """How many labels of L can be returned, and so how many claims there are: min(d, k)."""
+        return min(num_true, self.k)
 
     def hits(self, votes: NDArray[Any], num_labels: int) -> Ints:
         """(num_labels,) in how many draws f returned each label; votes: (draws, K') integers, the best label first."""
@@ -80,6 +106,25 @@ class TopK:
         """
         hits = self.hits(votes, num_labels)
         return tuple(int(label) for label in np.argsort(-hits, kind="stable")[: self.k] if hits[label] > 0)
+
+    def returned_once(self, votes: NDArray[Any]) -> tuple[int, ...] | None:
+        """The k labels of the one draw without noise, best first; None where the votes keep fewer."""
+        return tuple(votes[0, : self.k].tolist()) if votes.shape[1] >= self.k else None
+
+    def returned_by(self, scores: NDArray[Any], limit: float | None = None) -> Bools:
+        """(rows, c) the labels of the k largest scores of each row, ties by index."""
+        returned = np.zeros(scores.shape, dtype=np.bool_)
+        np.put_along_axis(returned, np.argsort(-scores, axis=1, kind="stable")[:, : self.k], True, axis=1)
+        return returned
+
+    def most_staying(self, low: Floats, high: Floats, inside: Bools) -> int:
+        """The most labels of L, those `inside`, that can be returned if each probability is from `low` to `high`.
+
+        Fewer than e of L are among the k most probable exactly where k - e + 1 others are above its e-th.
+        """
+        ours, others = np.sort(high[inside])[::-1], np.sort(low[~inside])[::-1]
+        sizes = range(1, self.sizes(len(ours)) + 1)
+        return max((e for e in sizes if self.k - e >= len(others) or ours[e - 1] >= others[self.k - e]), default=0)
 
 
 @dataclass(frozen=True)
@@ -100,6 +145,10 @@ class Threshold:
     t: float
     name: ClassVar[RuleName] = "threshold"
     methods: ClassVar[tuple[Method, ...]] = ("joint", "coupled", "betting", "independent", "enumerated")
+    k: ClassVar[None] = None
+    k_prime: ClassVar[None] = None
+    ranked: ClassVar[bool] = False
+    has_ceilings: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "t", check_fraction("threshold", self.t))
@@ -109,9 +158,26 @@ class Threshold:
         """The arguments of `make_rule` that make this rule."""
         return {"threshold": self.t}
 
+    @property
+    def words(self) -> dict[str, str]:
+        """Each option in the letters of the paper, for people."""
+        return {"threshold": f"t = {plain(self.t)}"}
+
+    @property
+    def text(self) -> str:
+        """The options in the letters of the paper, for a terminal."""
+        return f"t = {plain(self.t)}"
+
     def check(self, num_labels: int) -> None:
         """Raises `InvalidInputError` unless there is at least one label."""
         check_count("num_labels", num_labels)
+
+    def check_ranks(self, kept: int | None) -> None:
+        """Nothing to check: sets are not ranked."""
+
+    def sizes(self, num_true: int) -> int:
+        """How many labels of L can be returned, and so how many claims there are: all d."""
+        return num_true
 
     def hits(self, votes: NDArray[Any], num_labels: int) -> Ints:
         """(num_labels,) in how many draws f returned each label; votes: boolean (draws, num_labels)."""
@@ -126,6 +192,22 @@ class Threshold:
         """The labels that g returns according to these draws, most hits first, perhaps none; ties as in `TopK`."""
         hits = self.hits(votes, num_labels)
         return tuple(int(label) for label in np.argsort(-hits, kind="stable") if hits[label] >= self.needed(len(votes)))
+
+    def returned_once(self, votes: NDArray[Any]) -> tuple[int, ...] | None:
+        """The labels of the one draw without noise."""
+        return tuple(np.flatnonzero(votes[0]).tolist())
+
+    def returned_by(self, scores: NDArray[Any], limit: float | None = None) -> Bools:
+        """(rows, c) the labels with a score of at least t, or of `limit`, the score that means t."""
+        return np.asarray(scores >= (self.t if limit is None else limit))
+
+    def most_staying(self, low: Floats, high: Floats, inside: Bools) -> int:
+        """The most labels of L, those `inside`, that can be returned if each probability is from `low` to `high`."""
+        return int(np.sum(high[inside] >= self.t))
+
+    def most_out(self, low: Floats, inside: Bools) -> int:
+        """The most labels outside L that can stay out if each probability is at least `low`."""
+        return int(np.sum(low[~inside] < self.t))
 
 
 Rule = TopK | Threshold
@@ -158,6 +240,22 @@ def make_rule(name: str, *, k: int | None = None, k_prime: int | None = None, th
     return TopK(k, k_prime)
 
 
+def default_rule(
+    name: str, num_labels: int, *, k: int | None = None, k_prime: int | None = None, threshold: float | None = None
+) -> Rule:
+    """The rule of this name for so many labels; what is left open is k = 5, k' half of k and t = 0.5.
+
+    >>> default_rule("top-k", 10), default_rule("top-k", 3), default_rule("threshold", 10)
+    (TopK(k=5, k_prime=3), TopK(k=3, k_prime=2), Threshold(t=0.5))
+    """
+    if name == "top-k":
+        k = min(_DEFAULT_K, num_labels) if k is None else k
+        k_prime = (k + 1) // 2 if k_prime is None else k_prime
+    elif threshold is None:
+        threshold = _DEFAULT_THRESHOLD
+    return make_rule(name, k=k, k_prime=k_prime, threshold=threshold)
+
+
 def default_method(rule: Rule, noise: Noise, draws: int) -> Method:
     """The method that certifies so many draws, fixed beforehand, where none is named: the one that proves most.
 
@@ -168,7 +266,7 @@ def default_method(rule: Rule, noise: Noise, draws: int) -> Method:
     >>> default_method(rule, Uniform(0.5), 1000)
     'joint'
     """
-    if not (isinstance(rule, TopK) and isinstance(noise, Gaussian)):
+    if rule.k_prime is None or noise.sigma is None:
         return default_label_method(noise)
     most = COUPLED_TO if rule.k_prime == 1 else COUPLED_TO_MANY
     return "coupled" if COUPLED_FROM <= draws <= most else "joint"
@@ -176,7 +274,7 @@ def default_method(rule: Rule, noise: Noise, draws: int) -> Method:
 
 def default_label_method(noise: Noise) -> Method:
     """The same for what is claimed of each label alone: there is little to couple, and `joint` is the fastest."""
-    return "enumerated" if isinstance(noise, BandAblation) else "joint"
+    return "enumerated" if noise.enumerated else "joint"
 
 
 def check_method(method: str, rule: Rule, noise: Noise | str | None = None) -> Method:

@@ -1,0 +1,297 @@
+"""Noise that hides pixels, against an attacker who changes some of them as it likes: anywhere, or in one patch."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from multiguard.certify.additive import STEP_OF_D
+from multiguard.certify.arguments import is_whole
+from multiguard.certify.arrays import Floats, Ints
+from multiguard.certify.noise_model import FARTHEST, HALF, VARIATIONS, Made, Sampler, Size, TotalVariation, check_radius
+from multiguard.errors import InvalidInputError
+from multiguard.io.rounding import down_to_digits, plain
+
+HIDDEN = -1.0  # the value of a hidden pixel in every channel: none that an image has
+# Products of fractions are kept as whole numbers of this part of 1, rounded down.
+_BITS = 160
+# Images are smaller than this.
+_MOST_PIXELS = 10_000_000
+_FINE_RADII = 200  # of a default grid
+_ROUNDING = 1e-9  # more than a total variation is rounded up by
+
+
+class _Ablation(TotalVariation):
+    """Noises that hide most of an image of one size; the radius counts pixels and is a whole number."""
+
+    whole: ClassVar[bool] = True
+    sigma: ClassVar[None] = None
+
+    @property
+    @abstractmethod
+    def most(self) -> int:
+        """The largest radius that means anything: all pixels, or the whole width."""
+
+    @abstractmethod
+    def _fits(self, height: int, width: int) -> tuple[bool, str]:
+        """Whether the noise is for images of this size, and which it is for."""
+
+    def check_shape(self, image: str, shape: Sequence[int]) -> None:
+        """Raises `InvalidInputError`, with the name of the image, unless an input of this shape can get the noise."""
+        height, width = shape[1:] if len(shape) == 3 else (0, 0)
+        fits, expected = self._fits(height, width)
+        if not fits:
+            raise InvalidInputError(
+                f"{image} has shape {tuple(shape)}, but the noise {self} is for images (channels, height, width) "
+                f"of {expected}; resize it first (--size)"
+            )
+
+    def check_float32(self) -> None:
+        """Nothing is computed, so every float type will do."""
+
+    @property
+    def default_radii(self) -> tuple[float, ...]:
+        """The largest at which D is at most 1/8, 1/4, 3/8 and 1/2."""
+        reached = self.variation(np.arange(self.most + 1))
+        counts = [int(np.searchsorted(reached, each, side="right")) - 1 for each in VARIATIONS]
+        return tuple(float(count) for count in sorted({max(count, 1) for count in counts}))
+
+    @property
+    def typical_radius(self) -> float:
+        """Where D is midway between that of the smallest attack and 1/2."""
+        return max(1.0, self._last((float(self.variation(1)) + float(HALF)) / 2))
+
+    @property
+    def default_grid(self) -> tuple[Decimal, Decimal]:
+        """Up to where D is 0.6, in at most 200 steps."""
+        end = Decimal(max(1, int(self._last(float(FARTHEST)))))
+        return Decimal(-(-int(end) // _FINE_RADII)), end
+
+    def _last(self, variation: float) -> float:
+        """The largest radius at which D is at most this."""
+        return float(np.sum(self.variation(np.arange(1, self.most + 1)) <= variation + _ROUNDING))
+
+
+@dataclass(frozen=True)
+class PixelAblation(_Ablation):
+    """Keeps this many pixels at random and hides all others; the attacker changes at most m pixels as it likes.
+
+    Attributes:
+        keep: h, how many pixel positions stay; all channels of one position stay or go together.
+        pixels: N = height x width, the positions. D = 1 - C(N-m, h) / C(N, h), the probability that h positions
+            hold one of the m.
+
+    >>> PixelAblation(keep=45, pixels=1024).variation(5).round(4)
+    np.float64(0.2016)
+    >>> str(PixelAblation(45, 1024)), PixelAblation(45, 1024).describe(20)
+    ('pixels:45/1024', 'any 20 pixels')
+    """
+
+    keep: int
+    pixels: int
+    kind: ClassVar[str] = "pixels"
+    attacker: ClassVar[str] = "pixels"
+    axis_label: ClassVar[str] = "changed pixels"
+    dial: ClassVar[str] = "Changed pixels"
+
+    def __post_init__(self) -> None:
+        _check_part(self, "keep", "pixels")
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.keep}/{self.pixels}"
+
+    def describe(self, radius: float) -> str:
+        """What the attacker may do."""
+        return f"any {plain(radius)} pixel{'' if radius == 1 else 's'}"
+
+    def variation(self, radius: ArrayLike) -> Floats:
+        """D, rounded up."""
+        table = _ablation_table(self.keep, self.pixels)
+        most = np.minimum(check_radius(radius, whole=True), len(table) - 1)
+        return table[most.astype(np.int64)]
+
+    def radii(self, r: Floats) -> Floats:
+        """The most changed pixels with D at most r; infinite r stay as they are."""
+        most = np.searchsorted(_ablation_table(self.keep, self.pixels), r, side="right") - 1.0
+        return np.where(np.isfinite(r), most, r)
+
+    @property
+    def betting_r(self) -> Floats:
+        """The D of 0, 1, 2, ... changed pixels, below 1; where they are close, some of them."""
+        table = _ablation_table(self.keep, self.pixels)
+        places = np.searchsorted(table, np.arange(0.0, 1.0, STEP_OF_D), side="right") - 1
+        return table[np.unique(places)]
+
+    def sample(self, sampler: Sampler[Made]) -> Made:
+        """What the sampler makes of this noise."""
+        return sampler.pixels(self.keep, self.pixels)
+
+    @property
+    def most(self) -> int:
+        """All pixels."""
+        return self.pixels
+
+    @property
+    def words(self) -> str:
+        """The noise as one parameter among others."""
+        return f"{self.keep} of {self.pixels} pixels kept"
+
+    @property
+    def copy_words(self) -> str:
+        """What the base classifier sees, after "copies of the image"."""
+        return f"with {self.keep} random pixels of {self.pixels}, all others hidden"
+
+    def threat_words(self, radius: float | None = None) -> str:
+        """What the attacker may do with this radius, or with any R, after "under"."""
+        return f"any change of at most {'R' if radius is None else plain(radius)} pixel{'' if radius == 1 else 's'}"
+
+    @property
+    def unit_words(self) -> str:
+        """What R measures and how large that is, in one line."""
+        one = down_to_digits(100 / self.pixels, 2)
+        return f"R pixels may change, any of {self.pixels} and in any way; one is {one} % of the image"
+
+    def size_words(self, radius: float, size: Size | None) -> tuple[str, str] | None:
+        """Which fraction of the image they are."""
+        what = f" of the image: {plain(radius)} of its {self.pixels} pixels, wherever they are, with any colours."
+        return f"{_percent(radius / self.pixels)} %", what
+
+    def _fits(self, height: int, width: int) -> tuple[bool, str]:
+        return height * width == self.pixels, f"{self.pixels} pixels (height x width)"
+
+    def _random_words(self, radius: float) -> tuple[str, str]:
+        size = plain(radius)
+        return f"with {size} pixels changed", f"Each image with {size} random pixels of random colours"
+
+
+@dataclass(frozen=True)
+class BandAblation(_Ablation):
+    """Keeps one band of columns and hides the rest, each position once; the attacker has one square patch of side m.
+
+    Attributes:
+        width: How many columns a band has; it is cyclic, so the last columns are next to the first.
+        columns: How many columns the image has, and so how many bands there are. A patch meets m + width - 1 of them.
+
+    >>> BandAblation(width=4, columns=32).met(5)
+    array(8)
+    >>> str(BandAblation(4, 32)), BandAblation(4, 32).describe(5)
+    ('band:4/32', 'any 5 x 5 patch')
+    """
+
+    width: int
+    columns: int
+    kind: ClassVar[str] = "band"
+    attacker: ClassVar[str] = "patch"
+    axis_label: ClassVar[str] = "patch side (pixels)"
+    dial: ClassVar[str] = "Patch side"
+    enumerated: ClassVar[bool] = True
+    draw_words: ClassVar[str] = "bands"
+
+    def __post_init__(self) -> None:
+        _check_part(self, "width", "columns")
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.width}/{self.columns}"
+
+    def describe(self, radius: float) -> str:
+        """What the attacker may do."""
+        return f"any {plain(radius)} x {plain(radius)} patch"
+
+    def met(self, radius: ArrayLike) -> Ints:
+        """How many bands a patch of this side meets, wherever it is."""
+        side = np.minimum(check_radius(radius, whole=True), self.columns).astype(np.int64)
+        return np.where(side > 0, np.minimum(side + self.width - 1, self.columns), 0)
+
+    def variation(self, radius: ArrayLike) -> Floats:
+        """D = (m + width - 1) / columns, at most 1, rounded up."""
+        met = self.met(radius)
+        return np.where((met == 0) | (met == self.columns), met // self.columns, np.nextafter(met / self.columns, 1.0))
+
+    @property
+    def positions(self) -> int:
+        """One band per column."""
+        return self.columns
+
+    def sample(self, sampler: Sampler[Made]) -> Made:
+        """What the sampler makes of this noise."""
+        return sampler.band(self.width, self.columns)
+
+    @property
+    def most(self) -> int:
+        """The whole width."""
+        return self.columns
+
+    @property
+    def words(self) -> str:
+        """The noise as one parameter among others."""
+        return f"bands of {self.width} of {self.columns} columns"
+
+    @property
+    def copy_words(self) -> str:
+        """What the base classifier sees, after "copies of the image"."""
+        return f"with a band of {self.width} of {self.columns} columns, all others hidden, one copy per band"
+
+    def threat_words(self, radius: float | None = None) -> str:
+        """What the attacker may do with this radius, or with any R, after "under"."""
+        size = "R" if radius is None else plain(radius)
+        return f"any change inside one {size} x {size} patch, wherever it is"
+
+    @property
+    def unit_words(self) -> str:
+        """What R measures and how large that is, in one line."""
+        return f"R is the side of one patch, anywhere, any content; images are {self.columns} pixels wide"
+
+    def size_words(self, radius: float, size: Size | None) -> tuple[str, str] | None:
+        """Which fraction of the image it covers, or of its width where the size is not known."""
+        part, whole = radius / self.columns, "width of the image"
+        if size is not None:
+            part, whole = radius * radius / (size[0] * size[1]), f"area of a {size[1]} x {size[0]} image"
+        return f"{_percent(part)} %", f" of the {whole} is inside such a patch, which may show anything."
+
+    def _fits(self, height: int, width: int) -> tuple[bool, str]:
+        return width == self.columns, f"{self.columns} columns"
+
+    def _random_words(self, radius: float) -> tuple[str, str]:
+        size = plain(radius)
+        what = f"Each image with one {size} x {size} patch of random colours at a random place"
+        return f"with a {size} x {size} patch", what
+
+
+@cache
+def _ablation_table(keep: int, pixels: int) -> Floats:
+    """(changed pixels,) D for 0, 1, 2, ... of them, rounded up; the last is 1, as all further ones are."""
+    one = 1 << _BITS
+    untouched, table = one, [0.0]
+    for changed in range(pixels - keep + 1):
+        # All changed pixels are hidden: (N-h)/N, times (N-h-1)/(N-1), and so on; each product is rounded down.
+        untouched = untouched * (pixels - keep - changed) // (pixels - changed)
+        table.append(_up_to_double(one - untouched))
+    return np.array(table)
+
+
+def _up_to_double(numerator: int) -> float:
+    """The least double that is at least numerator / 2^_BITS."""
+    nearest = math.ldexp(float(numerator), -_BITS)
+    exact = int(math.ldexp(nearest, _BITS))
+    return nearest if exact >= numerator else math.nextafter(nearest, math.inf)
+
+
+def _check_part(noise: PixelAblation | BandAblation, part: str, total: str) -> None:
+    """Both numbers as plain integers, if 1 <= part <= total."""
+    for name in (total, part):
+        value, most = getattr(noise, name), getattr(noise, total)
+        if not is_whole(value) or not 1 <= value <= (_MOST_PIXELS if name == total else most):
+            upper = f" and at most {_MOST_PIXELS}" if name == total else f" and at most {total} = {most}"
+            raise InvalidInputError(f"{name} must be a whole number of at least 1{upper}, got {value!r}")
+        object.__setattr__(noise, name, int(value))
+
+
+def _percent(part: float) -> str:
+    """Percent with two digits, rounded down."""
+    return down_to_digits(100 * part, 2) if part > 0 else "0"
