@@ -14,8 +14,8 @@ from multiguard.errors import InvalidInputError
 from multiguard.models import load
 from multiguard.smooth import Smoother, philox, vote_dataset
 from multiguard.smooth.adaptive import AdaptivePlan, default_radii
-from multiguard.smooth.live_prediction import LivePrediction
 from multiguard.smooth.noise_source import DEVICE_PHILOX, HOST_PHILOX, hidden_pixels, noise_scale
+from multiguard.smooth.prediction import LivePrediction
 from multiguard.votes import read_votes
 
 SMALLEST_P = 1e-4  # of each seeded test; a sampler that is wrong fails by many orders of magnitude

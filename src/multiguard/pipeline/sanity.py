@@ -20,7 +20,8 @@ from multiguard.data.sample import Dataset
 from multiguard.models.classifier import Classifier
 from multiguard.pipeline.draw_limits import largest_radius, nothing_words, rule_words
 from multiguard.smooth.dataset import VoteRun
-from multiguard.smooth.engine import noisy_images, score_limit, to_pixels
+from multiguard.smooth.engine import noisy_images, score_limit
+from multiguard.smooth.inputs import to_pixels
 from multiguard.smooth.probe import model_scores
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from multiguard.lazy import lazy_names
 if TYPE_CHECKING:
     from multiguard.smooth.adaptive import AdaptivePlan
     from multiguard.smooth.dataset import vote_dataset
-    from multiguard.smooth.live_prediction import LivePrediction
     from multiguard.smooth.noise_source import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
-    from multiguard.smooth.prediction import Prediction
+    from multiguard.smooth.prediction import LivePrediction, Prediction
     from multiguard.smooth.settings import Precision, Settings
     from multiguard.smooth.smoother import Smoother
 
@@ -31,9 +30,8 @@ __getattr__ = lazy_names(
     {
         "adaptive": ["AdaptivePlan"],
         "dataset": ["vote_dataset"],
-        "live_prediction": ["LivePrediction"],
         "noise_source": ["DEVICE_PHILOX", "HOST_PHILOX", "NoiseSource"],
-        "prediction": ["Prediction"],
+        "prediction": ["LivePrediction", "Prediction"],
         "settings": ["Precision", "Settings"],
         "smoother": ["Smoother"],
     },

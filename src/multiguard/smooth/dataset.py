@@ -20,13 +20,12 @@ from multiguard.errors import DataError, ImageError, ImageFailure, InvalidInputE
 from multiguard.io.lock import folder_lock
 from multiguard.models.classifier import state_checksum, state_hash
 from multiguard.smooth.adaptive import AdaptivePlan, Stopping
-from multiguard.smooth.batches import check_draws
 from multiguard.smooth.distributed import Team, Work
 from multiguard.smooth.fingerprint import make_provenance
 from multiguard.smooth.noise_source import resolve_seed
-from multiguard.smooth.probe import check_state
 from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter, ShardVotes
-from multiguard.smooth.settings import check_choice, whole_number
+from multiguard.smooth.schedule import check_draws, whole_number
+from multiguard.smooth.settings import check_choice
 from multiguard.smooth.smoother import Smoother
 from multiguard.votes import Manifest, VotesWriter, read_votes
 
@@ -291,7 +290,7 @@ class VoteRun:
 
     def _keep(self, writer: VotesWriter, votes: ShardVotes) -> None:
         """Write a shard, unless the classifier is not the one any more that the votes are recorded of."""
-        check_state(self.smoother.classifier, self._checksum)
+        self.smoother.end(self._checksum)
         writer.write(votes.index, votes.rows, votes.failures)
 
 

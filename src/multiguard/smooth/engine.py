@@ -2,56 +2,50 @@
 
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import FunctionType
-from typing import Any, ParamSpec, cast
+from typing import ParamSpec, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.fx import GraphModule
+from torch import Tensor
 from torch.nn import functional
 
 from multiguard.errors import ModelError
-from multiguard.models.classifier import Classifier, state_checksum
-from multiguard.smooth.batches import Batch, Job, Segment
+from multiguard.models.classifier import Classifier
+from multiguard.smooth.inputs import to_pixels
 from multiguard.smooth.noise_source import HOST_PHILOX, HostNoise, key_words
 from multiguard.smooth.philox import device_noise
+from multiguard.smooth.schedule import Batch, Job, Segment
 from multiguard.smooth.settings import DTYPES, Settings
 
 P = ParamSpec("P")
 Step = Callable[[Batch, int], Tensor]
-Backend = Callable[[GraphModule, Sequence[Tensor]], Callable[..., Any]]
 _BATCH_DIMENSIONS = 4  # (B, channels, height, width)
 _MAX_GRAPHS = 64
-_MAX_CONSTANTS = 2 << 30  # bytes of weights in graphs: torch keeps graphs and their constants until the process ends
-_FREEZING = {"freezing": True, "fx_graph_cache": False, "fx_graph_remote_cache": False}
-_constants = 0  # bytes so far
 
 
-def make_step(classifier: Classifier, settings: Settings, state: str) -> Step:
+def make_step(classifier: Classifier, settings: Settings) -> Step:
     """The function that turns (batch, size) into votes: (size, width + 1) integers on the device.
 
     The votes come from `rank_labels` or `pack_labels`. Rows beyond `batch.rows` are padding: they repeat the last row
-    and keep one shape for a compiled graph. Threads may share a step; their batches take turns. A compiled step is
-    right for one state of the classifier, its `state_checksum`: its graph may hold these weights.
+    and keep one shape for a compiled graph. Threads may share a step; their batches take turns.
     """
-    return _step(_make_voter(classifier, settings), settings, _constant_weights(classifier, state))
+    return _step(_make_voter(classifier, settings), settings)
 
 
 def noisy_images(jobs: Sequence[Job], settings: Settings, draws: int = 1) -> Tensor:
     """What the classifier gets in the first draws of each of these jobs, whose images have one shape and one dtype."""
     plain = replace(settings, compiled=False, noise_compiled=False)
     batch = Batch(tuple(Segment(job, 0, draws) for job in jobs))
-    return _step(torch.clone, plain, None)(batch, batch.rows)
+    return _step(torch.clone, plain)(batch, batch.rows)
 
 
-def _step(function: Callable[[Tensor], Tensor], settings: Settings, backend: Backend | None) -> Step:
-    """A batch with its noise, given to a function; the backend is that of `_compile_if`."""
-    return (_HostStep if settings.noise_source == HOST_PHILOX else _DeviceStep)(function, settings, backend)
+def _step(function: Callable[[Tensor], Tensor], settings: Settings) -> Step:
+    """A batch with its noise, given to a function."""
+    return (_HostStep if settings.noise_source == HOST_PHILOX else _DeviceStep)(function, settings)
 
 
 def rank_labels(scores: Tensor, k_max: int) -> Tensor:
@@ -93,11 +87,6 @@ def score_limit(classifier: Classifier, score_threshold: float) -> float:
     return float(np.float32(score_threshold if classifier.output == "probabilities" else logit))
 
 
-def to_pixels(images: Tensor) -> Tensor:
-    """float32 values; a uint8 value x becomes x / 255."""
-    return images.to(torch.float32) / 255 if images.dtype == torch.uint8 else images
-
-
 def check_scores(scores: object, rows: int, labels: int) -> None:
     """Raises `ModelError` unless these are one floating-point score per row and label; no value is read."""
     expected = f"expected a floating-point tensor of shape ({rows}, {labels}), one score per image and label"
@@ -113,11 +102,11 @@ def check_scores(scores: object, rows: int, labels: int) -> None:
 class _HostStep:
     """Noise made by NumPy, in one buffer that all batches share."""
 
-    def __init__(self, function: Callable[[Tensor], Tensor], settings: Settings, backend: Backend | None) -> None:
+    def __init__(self, function: Callable[[Tensor], Tensor], settings: Settings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
         self._noise = HostNoise(settings.noise, torch.get_num_threads())
-        self._graph = _Graph(function, settings.compiled, backend)
+        self._graph = _Graph(function, settings.compiled)
         self._buffer: NDArray[np.float32] = np.empty((0,), dtype=np.float32)
         self._pixels: dict[Job, NDArray[np.float32]] = {}
 
@@ -147,7 +136,7 @@ class _HostStep:
 class _DeviceStep:
     """Noise made on the device, inside the classifier's graph where that is compiled."""
 
-    def __init__(self, function: Callable[[Tensor], Tensor], settings: Settings, backend: Backend | None) -> None:
+    def __init__(self, function: Callable[[Tensor], Tensor], settings: Settings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
         make_noisy = device_noise(settings.noise)
@@ -156,12 +145,12 @@ class _DeviceStep:
             noisy = make_noisy(to_pixels(images[slots]), words, draws, noisy_rows)
             return noisy.clamp(0, 1) if settings.clamp else noisy
 
-        perturb = _compile_if(settings.noise_compiled and not settings.compiled, add_noise, None)
+        perturb = _compile_if(settings.noise_compiled and not settings.compiled, add_noise)
 
         def vote_on(slots: Tensor, words: Tensor, draws: Tensor, noisy_rows: Tensor, images: Tensor) -> Tensor:
             return function(perturb(slots, words, draws, noisy_rows, images))
 
-        self._graph = _Graph(vote_on, settings.compiled, backend)
+        self._graph = _Graph(vote_on, settings.compiled)
         self._table: tuple[tuple[Job, ...], Tensor, Tensor] | None = None
 
     def __call__(self, batch: Batch, size: int) -> Tensor:
@@ -219,9 +208,9 @@ class _Graph:
     uncompiled first, as copies.
     """
 
-    def __init__(self, function: Callable[..., Tensor], compiled: bool, backend: Backend | None) -> None:
+    def __init__(self, function: Callable[..., Tensor], compiled: bool) -> None:
         self._eager = function
-        self._compiled = _compile_if(compiled, function, backend)
+        self._compiled = _compile_if(compiled, function)
         self._seen: set[object] = set()
 
     def __call__(self, kind: object, rows: tuple[Tensor, ...], *tables: Tensor) -> Tensor:
@@ -232,21 +221,19 @@ class _Graph:
         return self._compiled(*rows, *tables)
 
 
-def _compile_if(wanted: bool, function: Callable[P, Tensor], backend: Backend | None) -> Callable[P, Tensor]:
+def _compile_if(wanted: bool, function: Callable[P, Tensor]) -> Callable[P, Tensor]:
     """The function, compiled if wanted; past the limit of graphs it raises, and never runs uncompiled silently."""
     if not wanted:
         return function
-    compiled = _compile(function, backend)
+    assert isinstance(function, FunctionType)
+    code = function.__code__.replace()  # a copy, since the compiler limits the number of graphs per code object
+    copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    compiled = cast(Callable[P, Tensor], torch.compile(copy, dynamic=False))
 
     def run(*args: P.args, **kwargs: P.kwargs) -> Tensor:
-        nonlocal compiled
         try:
             with torch._dynamo.config.patch(recompile_limit=_MAX_GRAPHS, fail_on_recompile_limit_hit=True):
-                try:
-                    return compiled(*args, **kwargs)
-                except _OtherWeightsError:
-                    compiled = _compile(function, None)
-                    return compiled(*args, **kwargs)
+                return compiled(*args, **kwargs)
         except torch._dynamo.exc.FailOnRecompileLimitHit as error:
             raise ModelError(
                 f"it was compiled for {_MAX_GRAPHS} image shapes, the limit; resize images to one size first, "
@@ -254,62 +241,3 @@ def _compile_if(wanted: bool, function: Callable[P, Tensor], backend: Backend | 
             ) from error
 
     return run
-
-
-def _compile(function: Callable[P, Tensor], backend: Backend | None) -> Callable[P, Tensor]:
-    """The function compiled by this backend or by Inductor."""
-    assert isinstance(function, FunctionType)
-    code = function.__code__.replace()  # a copy, since the compiler limits the number of graphs per code object
-    copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-    return cast(Callable[P, Tensor], torch.compile(copy, dynamic=False, backend=backend or "inductor"))
-
-
-class _OtherWeightsError(Exception):
-    """A graph was called with other weights than those that are its constants."""
-
-
-def _constant_weights(module: nn.Module, state: str) -> Backend:
-    """Inductor, with the module's weights as constants, which it casts and folds once in place of once per batch.
-
-    Constants are copies: what changes a weight does not change the graph, and the caller must not use it while the
-    module has another `state_checksum` than this one. A module that now takes other weights of its own in their place
-    raises `_OtherWeightsError`. Other tensors stay inputs of the graph, and so do the weights of a module that has
-    another state by now, or of more graphs than memory should hold. Graphs on disk are not used: they are found by the
-    shapes of weights, and may hold the value of a single number.
-    """
-
-    def compile_graph(graph: GraphModule, inputs: Sequence[Tensor]) -> Callable[..., Any]:
-        global _constants
-        from torch._inductor.compile_fx import compile_fx
-
-        known = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
-        weights = {place: tensor for place, tensor in enumerate(inputs) if id(tensor) in known}
-        size = sum(tensor.nbytes for tensor in weights.values())
-        if not weights or state_checksum(module) != state or _constants + size > _MAX_CONSTANTS:
-            return cast(Callable[..., Any], compile_fx(graph, inputs))
-        _constants += size
-        others = [place for place in range(len(inputs)) if place not in weights]
-        left = [inputs[place] for place in others]
-        compiled = cast(Callable[..., Any], compile_fx(_with_constants(graph, weights), left, config_patches=_FREEZING))
-
-        def run(*given: Tensor) -> Any:
-            if any(given[place] is not weight for place, weight in weights.items()):
-                raise _OtherWeightsError
-            return compiled(*(given[place] for place in others))
-
-        return run
-
-    return compile_graph
-
-
-def _with_constants(graph: GraphModule, weights: Mapping[int, Tensor]) -> GraphModule:
-    """A copy of the graph with copies of these inputs as attributes in their place."""
-    fixed = GraphModule(graph, deepcopy(graph.graph))
-    nodes = [node for node in fixed.graph.nodes if node.op == "placeholder"]
-    for place, weight in weights.items():
-        fixed.register_buffer(f"constant_{place}", weight.detach().clone())
-        with fixed.graph.inserting_before(nodes[place]):
-            nodes[place].replace_all_uses_with(fixed.graph.get_attr(f"constant_{place}"))
-        fixed.graph.erase_node(nodes[place])
-    fixed.recompile()
-    return fixed

@@ -12,8 +12,9 @@ from torch import Tensor
 from multiguard.certify.noise import Gaussian, Noise
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.classifier import Classifier, state_checksum
-from multiguard.smooth.batches import Job
-from multiguard.smooth.engine import check_scores, noisy_images, to_pixels
+from multiguard.smooth.engine import check_scores, noisy_images
+from multiguard.smooth.inputs import to_pixels
+from multiguard.smooth.schedule import Job
 from multiguard.smooth.settings import Settings
 
 _ROWS = 8  # of a batch of the probe, where there are as many images
@@ -46,15 +47,6 @@ def probe(classifier: Classifier, settings: Settings, jobs: Sequence[Job], rows:
     scores = scores[: len(jobs)]
     _check_kind(classifier, scores, under_noise, settings)
     return [*_statistic_warnings(classifier), *_score_warnings(classifier, scores, under_noise)]
-
-
-def check_state(classifier: Classifier, before: str) -> None:
-    """Raises `ModelError` unless all parameters and buffers are those of this `state_checksum`."""
-    if state_checksum(classifier) != before:
-        raise ModelError(
-            f"{classifier.name} has changed its own parameters or buffers since its votes began; it must not: votes of "
-            "several models certify none"
-        )
 
 
 @torch.no_grad()

@@ -1,6 +1,5 @@
 """How the base classifier is executed: every option that can change a vote, checked once and recorded."""
 
-import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -178,11 +177,3 @@ def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
     """Raises `InvalidInputError` unless the value is one of the choices."""
     if value not in choices:
         raise InvalidInputError(f"{name} must be one of {', '.join(choices)}, not {value!r}.")
-
-
-def whole_number(name: str, value: object) -> int:
-    """The value as an int, NumPy's integers included; anything else is refused by its name."""
-    try:
-        return operator.index(value)  # type: ignore[arg-type]
-    except TypeError as error:
-        raise InvalidInputError(f"{name} must be a whole number, not {value!r}.") from error

@@ -17,28 +17,18 @@ from multiguard.certify import Method, Rule
 from multiguard.certify.arguments import check_radii
 from multiguard.certify.noise import BandAblation, Noise
 from multiguard.certify.noise_arguments import resolve_noise
-from multiguard.errors import ImageFailure
+from multiguard.errors import ImageFailure, ModelError
 from multiguard.io.names import shorten_names
 from multiguard.models.classifier import Output, state_checksum
 from multiguard.models.loading import load
 from multiguard.smooth.adaptive import AdaptivePlan
-from multiguard.smooth.batches import (
-    MAX_ROWS,
-    BatchSize,
-    Image,
-    Job,
-    Sizer,
-    check_draws,
-    content_id,
-    copy_to_device,
-    image_tensor,
-)
-from multiguard.smooth.engine import Step, make_step, noisy_images, to_pixels
-from multiguard.smooth.live_prediction import LivePrediction
+from multiguard.smooth.engine import Step, make_step, noisy_images
+from multiguard.smooth.inputs import Image, content_id, copy_to_device, image_tensor, to_pixels
 from multiguard.smooth.noise_source import NoiseSource, Stream, noise_key, resolve_seed
-from multiguard.smooth.prediction import Prediction, best_of, confirm_labels
-from multiguard.smooth.probe import check_state, check_unit, probe
-from multiguard.smooth.settings import Precision, Settings, resolve_device, resolve_settings, whole_number
+from multiguard.smooth.prediction import LivePrediction, Prediction, best_of, confirm_labels
+from multiguard.smooth.probe import check_unit, probe
+from multiguard.smooth.schedule import MAX_ROWS, BatchSize, Job, Sizer, check_draws, whole_number
+from multiguard.smooth.settings import Precision, Settings, resolve_device, resolve_settings
 from multiguard.smooth.stream import VoteStream
 from multiguard.votes.types import DrawVotes, LabelSets, as_array, packed_width, vote_dtype
 
@@ -103,15 +93,16 @@ class Smoother:
         noise_source: NoiseSource | None = None,
     ) -> None:
         self.noise, device = resolve_noise(sigma, noise), resolve_device(device)
+        self._device = device
         self.classifier = load(model, labels=labels, output=output, image_size=image_size).eval().to(device)
-        self.batch_size, self._sizer = batch_size, Sizer(batch_size, device)
-        self._probed = "", 0  # the checksum of the state that was probed, and the rows of its largest batch
-        self._made: tuple[str, Step] | None = None  # the step, and the state of the model that it was made for
+        self._sizer = Sizer(batch_size, on_cpu=device.type == "cpu")
+        self._made: Step | None = None
         self._making = Lock()
+        self._probed = "", 0  # the checksum of the state that was probed, and the rows of its largest batch
         options = (k_max, score_threshold, device, clamp, precision, channels_last, compile, noise_source)
         self._resolve = partial(resolve_settings, self.classifier, self.noise, *options)
         if self.classifier.num_labels is not None:
-            self._current_step()  # what is wrong with the options is said now
+            _ = self._step  # what is wrong with the options is said now
 
     @cached_property
     def settings(self) -> Settings:
@@ -121,11 +112,18 @@ class Smoother:
             self.classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return settings
 
+    @property
+    def _step(self) -> Step:
+        with self._making:
+            if self._made is None:
+                self._made = make_step(self.classifier, self.settings)
+            return self._made
+
     def find_labels(self, image: Image) -> tuple[str, ...]:
         """The label names; where neither caller nor model names them, the scores of this image are counted."""
         if self.classifier.num_labels is None:
             tensor = image_tensor("image", image, self.classifier.image_size)
-            self.classifier.find_labels(to_pixels(tensor.to(self._sizer.device))[None])
+            self.classifier.find_labels(to_pixels(copy_to_device(tensor, self._device))[None])
         return self.classifier.label_names
 
     def probe(self, images: Sequence[Image], most_rows: int = MAX_ROWS) -> list[str]:
@@ -153,7 +151,7 @@ class Smoother:
 
         It sees it again before larger batches than so far.
 
-        Returns the `state_checksum` of the model, which it must still have when the votes are used (`check_state`).
+        Returns the `state_checksum` of the model, which it must still have when the votes are used (`end`).
         """
         check_unit(image_tensor("image", image, None), self.classifier, self.noise)
         state, (probed, rows) = state_checksum(self.classifier), self._probed
@@ -162,6 +160,14 @@ class Smoother:
         for warning in self.probe([image], most_rows):
             warnings.warn(warning, stacklevel=4)
         return state_checksum(self.classifier)
+
+    def end(self, state: str) -> None:
+        """Raises `ModelError` unless all parameters and buffers are those that `begin` saw."""
+        if state_checksum(self.classifier) != state:
+            raise ModelError(
+                f"{self.classifier.name} has changed its own parameters or buffers since its votes began; it must not: "
+                "votes of several models certify none"
+            )
 
     def votes(
         self,
@@ -201,7 +207,7 @@ class Smoother:
         most_rows = 1 << (job.draws - 1).bit_length()
         state = self.begin(image, most_rows)
         ((_, votes),) = self._outcomes([job], most_rows=most_rows)
-        check_state(self.classifier, state)
+        self.end(state)
         return cast(DrawVotes, votes)
 
     def noisy(
@@ -230,7 +236,7 @@ class Smoother:
         for job, votes in self.run(jobs()):
             yield job.image_id, votes
         if state:
-            check_state(self.classifier, state)
+            self.end(state)
 
     def job(
         self,
@@ -416,14 +422,6 @@ class Smoother:
         labels = f"{len(f.label_names)} labels ({shorten_names(f.label_names, 4)})"
         return f"Smoother({f.name}, noise={settings.noise}, {labels}, {kept}, device={str(settings.device)!r})"
 
-    def _current_step(self) -> Step:
-        """The step for the model as it is: a compiled one may hold its weights, and is made again after a change."""
-        state = state_checksum(self.classifier) if self.settings.compiled else ""
-        with self._making:
-            if self._made is None or self._made[0] != state:
-                self._made = state, make_step(self.classifier, self.settings, state)
-            return self._made[1]
-
     def _outcomes(
         self, jobs: Iterable[Job], steady: bool = False, **options: Any
     ) -> Iterator[tuple[Job, DrawVotes | ImageFailure]]:
@@ -436,7 +434,7 @@ class Smoother:
         labels, ranks = len(self.classifier.label_names), self.settings.k_max
         width, dtype = (packed_width(labels), np.uint8) if ranks is None else (ranks, vote_dtype(labels))
         padded = self.settings.compiled or (steady and self.settings.device.type == "cpu")
-        stream = VoteStream(self._current_step(), self._sizer, width=width, dtype=dtype, padded=padded, **options)
+        stream = VoteStream(self._step, self._sizer, width=width, dtype=dtype, padded=padded, **options)
         for job, rows in stream.outcomes(chain(first, jobs)):
             if ranks is None and not isinstance(rows, ImageFailure):
                 yield job, LabelSets(rows.astype(np.uint8, copy=False), labels)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from multiguard.errors import ImageFailure, ModelError, MultiGuardError
-from multiguard.smooth.batches import MAX_ROWS, Batch, Job, Segment, Sizer, pack
 from multiguard.smooth.engine import Step
+from multiguard.smooth.schedule import MAX_ROWS, Batch, Job, Segment, Sizer, pack
 
 Rows = NDArray[np.uint8 | np.uint16]
 

@@ -1,25 +1,21 @@
-"""Packing draws into batches: rows of consecutive images share a batch, since noise is keyed draw by draw."""
+"""Packing draws into batches: rows of consecutive images share a batch, since noise is keyed draw by draw. No torch."""
 
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from math import prod
+from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from multiguard.certify.arguments import check_count
-from multiguard.data.image import image_hash
 from multiguard.errors import InvalidInputError
-from multiguard.smooth.settings import whole_number
 
-Image = NDArray[np.generic] | Tensor
 BatchSize = Literal["auto"] | int
 
 MAX_ROWS = 2048  # of an automatic batch
 _MAX_DRAWS = 1 << 32
-_IMAGE_DIMENSIONS = 3
 # A batch of about this many input values fills the device, or a CPU's caches, without crowding it.
 _DEVICE_VALUES = 1 << 27
 _CPU_VALUES = 1 << 19
@@ -31,7 +27,7 @@ class Job:
 
     image_id: str  # for messages
     key: bytes  # the 128-bit noise key
-    image: Tensor  # on the device: float32, or uint8 pixels (x / 255 is meant)
+    image: Any  # an array or a tensor on the device: float32, or uint8 pixels (x / 255 is meant)
     first_draw: int
     draws: int
     noisy: bool = True  # False for the image as it is, whose votes certify nothing
@@ -80,7 +76,7 @@ class Batch:
 
     def black(self) -> "Batch":
         """The same draws of black images: a classifier that fails on these fails on any image."""
-        jobs = [replace(segment.job, image=torch.zeros_like(segment.job.image)) for segment in self.segments]
+        jobs = [replace(segment.job, image=0 * segment.job.image) for segment in self.segments]
         return Batch(tuple(replace(segment, job=job) for segment, job in zip(self.segments, jobs, strict=True)))
 
 
@@ -92,7 +88,7 @@ def pack(segments: Iterable[Segment], size: Callable[[Job], int]) -> Iterator[Ba
         size: The number of rows of a batch that starts with this job; called for each batch, since the size shrinks
             when the device runs out of memory.
 
-    >>> jobs = [Job(name, bytes(16), torch.zeros(3, 4, 4), first_draw=0, draws=5) for name in ("cat", "dog")]
+    >>> jobs = [Job(name, bytes(16), np.zeros((3, 4, 4)), first_draw=0, draws=5) for name in ("cat", "dog")]
     >>> batches = pack([Segment(job, 0, job.draws) for job in jobs], size=lambda job: 4)
     >>> [[(segment.job.image_id, segment.rows) for segment in batch.segments] for batch in batches]
     [[('cat', 4)], [('cat', 1), ('dog', 3)], [('dog', 2)]]
@@ -115,22 +111,21 @@ def pack(segments: Iterable[Segment], size: Callable[[Job], int]) -> Iterator[Ba
         yield Batch(tuple(waiting))
 
 
-def _kind(job: Job) -> tuple[torch.Size, torch.dtype]:
+def _kind(job: Job) -> tuple[Any, Any]:
     return job.image.shape, job.image.dtype
 
 
 class Sizer:
     """The number of rows per batch; the limit falls when the device runs out of memory and never rises again."""
 
-    def __init__(self, batch_size: BatchSize, device: torch.device) -> None:
-        self.device = device
-        self._values = _CPU_VALUES if device.type == "cpu" else _DEVICE_VALUES
+    def __init__(self, batch_size: BatchSize, *, on_cpu: bool) -> None:
+        self._values = _CPU_VALUES if on_cpu else _DEVICE_VALUES
         self._fixed = None if batch_size == "auto" else check_count("batch_size", batch_size)
         self.limit = self._fixed or MAX_ROWS
 
     def rows(self, job: Job) -> int:
         """The rows of a batch of images like this job's."""
-        fitting = max(1, self._values // max(1, job.image.numel()))
+        fitting = max(1, self._values // max(1, prod(job.image.shape)))
         return min(self._fixed or 1 << (fitting.bit_length() - 1), self.limit)
 
     def halve(self, rows: int) -> None:
@@ -148,53 +143,9 @@ def check_draws(draws: int, first_draw: int = 0, *, name: str = "draws") -> int:
     return count
 
 
-def image_tensor(image_id: str, image: Image, image_size: tuple[int, int] | None) -> Tensor:
-    """The image as a finite float32 tensor, or uint8 pixels, of the classifier's size; any other raises an error.
-
-    Only (channels, height, width) are pixels: other uint8 values, such as a row of a table, are taken as they are.
-    """
-    tensor = image.detach() if isinstance(image, Tensor) else _from_array(image_id, image)
-    if tensor.dtype == torch.uint8 and tensor.ndim != _IMAGE_DIMENSIONS:
-        tensor = tensor.to(torch.float32)
-    if tensor.dtype != torch.uint8:
-        if not tensor.is_floating_point():
-            raise InvalidInputError(f"image {image_id!r} must be uint8 or floating point, not {tensor.dtype}.")
-        if not bool(torch.isfinite(tensor).all()):
-            raise InvalidInputError(f"image {image_id!r} contains a NaN or infinite value.")
-        tensor = tensor.to(torch.float32)
-    if tensor.ndim == 0 or tensor.numel() == 0:
-        raise InvalidInputError(f"image {image_id!r} has shape {tuple(tensor.shape)}; it must contain values.")
-    if image_size is not None and tensor.ndim == _IMAGE_DIMENSIONS and tuple(tensor.shape[1:]) != image_size:
-        raise InvalidInputError(
-            f"image {image_id!r} is {tuple(tensor.shape[1:])} (height, width), but the classifier takes "
-            f"{image_size}; resize it first."
-        )
-    return tensor
-
-
-def content_id(image: Image) -> str:
-    """The hash of the image's values, an id for an image that has none."""
-    return image_hash(image.detach().cpu().numpy() if isinstance(image, Tensor) else np.asarray(image))
-
-
-def _from_array(image_id: str, image: object) -> Tensor:
-    if not isinstance(image, np.ndarray) or image.dtype.kind not in "uif":
-        given = f"an array of {image.dtype}" if isinstance(image, np.ndarray) else f"a {type(image).__name__}"
-        raise InvalidInputError(
-            f"image {image_id!r} must be a NumPy array or a tensor of numbers, not {given}; use np.asarray(image)."
-        )
-    return torch.from_numpy(np.ascontiguousarray(image))
-
-
-def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """A copy on the device: the caller may overwrite the image while its rows still wait.
-
-    NumPy copies on the host, in this thread. Torch would share the work with threads of its own, and wait for them
-    longer than the copy takes where other processes are busy: those that decide on adaptive draws.
-    """
-    if tensor.device.type != "cpu":
-        return tensor.to(device, copy=True)
-    pinned = device.type == "cuda"
-    copy = torch.empty_like(tensor, memory_format=torch.contiguous_format, pin_memory=pinned)
-    np.copyto(copy.numpy(), tensor.resolve_neg().numpy())
-    return copy.to(device, non_blocking=pinned)
+def whole_number(name: str, value: object) -> int:
+    """The value as an int, NumPy's integers included; anything else is refused by its name."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise InvalidInputError(f"{name} must be a whole number, not {value!r}.") from error

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multiguard.errors import InvalidInputError
-from multiguard.smooth.batches import Batch, Job, Segment, Sizer, check_draws, image_tensor, pack
+from multiguard.smooth.inputs import image_tensor
+from multiguard.smooth.schedule import Batch, Job, Segment, Sizer, check_draws, pack
 
 
 def job(number: int, draws: int, size: int = 1) -> Job:
@@ -77,7 +78,7 @@ def test_lazy_jobs():
 
 def test_size_limit():
     """The limit of rows never rises, and half of a batch is half of the rows that were really run."""
-    sizer = Sizer(64, torch.device("cpu"))
+    sizer = Sizer(64, on_cpu=True)
     sizer.halve(8)
     sizer.halve(64)
     assert sizer.rows(job(0, 1)) == 4
