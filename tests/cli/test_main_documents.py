@@ -23,7 +23,6 @@ SMALL = {
     "certify": ["--force"],
     "report": ["--force"],
     "predict": ["--draws", "60"],
-    "compare": ["--force"],
     "attack": ["--images", "2", "--steps", "2", "--tries", "2", "--draws", "30", "--force"],
     "run": ["--force"],
 }
@@ -73,11 +72,10 @@ def needs_only_digits(words):
     if name == "serve":
         return False  # it ends with Ctrl-C only
     if name in ("attack", "certify", "report", "tune"):
-        return Path(words[1]).is_dir()
+        runs = words[1:3] if "=" in words[1] else words[1:2]
+        return all(Path(word.rpartition("=")[2]).is_dir() for word in runs)
     if name == "predict" and "--model" not in words:
         return False  # the built-in tagger takes its time
-    if name == "compare":
-        return all(Path(word.partition("=")[2]).is_dir() for word in words[1:3])
     if name == "predict":
         model = words[words.index("--model") + 1]
         return Path(model).is_dir() and all(Path(word).is_file() for word in words[1:] if word.endswith(".png"))

@@ -411,7 +411,7 @@ VOTE = ["vote", "--model", "runs/digits", "--data", "digits", "--out", "v"]
         (["certify", "runs/votes", "--k", 3, "--k-prime", 1, "--sweep", "k=x", "--out", "c"], "expected numbers"),
         (["report", "gone"], "gone holds no certificates"),
         (["report", "runs", "--beside", "x", "--out", "r.html"], "expected NAME=FOLDER"),
-        (["report", "runs", "--beside", "x=gone", "--out", "r/r.html"], "gone is not a certificates folder"),
+        (["report", "runs", "--beside", "x=gone", "--out", "r/r.html"], "gone holds no certificates"),
         (["predict", "gone.png", "--model", "runs/digits"], "gone.png: could not be predicted: no such image"),
         (["predict", "digit.png", "--model", "runs/gone"], "unknown model 'runs/gone'"),
         (["predict", "digit.png", "--model", "runs/digits", "--k", 11], "at most the number of labels, 10, got 11"),

@@ -155,7 +155,7 @@ def test_page_names(home):
     """A page is named by a folder or without its ending."""
     assert command(*VOTE, "--out", "v")[0] == 0
     assert command("certify", "v", "--k", 2, "--k-prime", 1, "--out", "c")[0] == 0
-    for out, page in (("new/", "new/report.html"), ("new", "new/report.html"), ("plain", "plain.html")):
+    for out, page in (("new/", "new/report.html"), ("new", "new/report.html"), ("plain.html", "plain.html")):
         code, said, err = command("report", "c", "--out", out, "--no-images", "--force")
         assert code == 0, err
         assert said.endswith(f"report: {page}\n")

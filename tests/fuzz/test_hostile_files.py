@@ -28,7 +28,7 @@ from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.folders import check_inside
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.pipeline.record import RunRecord, StepRecord, read_record, write_record
-from multiguard.pipeline.report_job import ReportJob, report
+from multiguard.report import ReportConfig, report
 from multiguard.results import read_certificates, write_certificates
 
 GRID = radius_grid(Gaussian(0.5), step=0.5)
@@ -117,7 +117,7 @@ def test_model_named_by_votes(tmp_path, trap):
     certified = certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", PART))
     assert certified.source["model"]["spec"] == trap
     out = tmp_path / "out"
-    report(ReportJob(certified, out / "r.html", out / "f", out / "t"))
+    report(ReportConfig(), {"": certified}, out=out)
     assert len(votes) == 4
     assert not (tmp_path / "sprung").exists()
     with pytest.raises(ModelError):
@@ -257,7 +257,7 @@ def test_links_beside_results(tmp_path):
     (tmp_path / "run" / "figures").symlink_to(tmp_path / "elsewhere")
     home = tmp_path / "run"
     with pytest.raises(InvalidInputError, match="link that leads out"):
-        report(ReportJob(certified, home / "report.html", home / "figures", home / "tables"))
+        report(ReportConfig(), {"": certified}, out=home)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 

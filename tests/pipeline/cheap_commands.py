@@ -11,12 +11,10 @@ from multiguard.models.config import ModelConfig
 from multiguard.pipeline import parse_recipe, run_recipe
 from multiguard.pipeline.attack_job import AttackJob, PreparedAttack, finished_attack
 from multiguard.pipeline.certify_job import CertifyJob, certify
-from multiguard.pipeline.compare_job import CompareJob, compare
 from multiguard.pipeline.recipe import CertifyPart
-from multiguard.pipeline.report_job import ReportConfig, ReportJob, report
 from multiguard.pipeline.tune_job import TuneJob, tune_votes
 from multiguard.pipeline.vote_job import VoteJob, prepare_vote
-from multiguard.report.config import CompareConfig
+from multiguard.report import ReportConfig, report
 from multiguard.results import read_certificates
 from multiguard.smooth.config import VoteConfig
 from multiguard.votes import read_votes
@@ -53,8 +51,7 @@ class Commands:
 
     def report(self, out, k, *, force=False):
         found = read_certificates(self._inputs / f"certificates-{k}")
-        more = {"part": ReportConfig(images=False, gallery=0), "force": force}
-        report(ReportJob(found, out / "report.html", out / "figures", out / "tables", **more))
+        report(ReportConfig(images=False, gallery=0), {"": found}, out=out, force=force)
 
     def attack(self, out, k, *, force=False):
         job = AttackJob(self._inputs / f"certificates-{k}", out, AttackConfig(), force=force)
@@ -78,8 +75,8 @@ class Commands:
         return _choice(tuple(rules), self._inputs / "tuning")
 
     def compare(self, out, k, *, force=False):
-        folder = self._inputs / f"certificates-{k}"
-        compare(CompareJob((f"one={folder}", f"other={folder}"), CompareConfig(), out, force))
+        found = read_certificates(self._inputs / f"certificates-{k}")
+        report(ReportConfig(), {"one": found, "other": found}, out=out, force=force)
 
     def run(self, out, k, *, force=False):
         run_recipe(parse_recipe(RECIPE.format(k=k), "recipe.yaml"), out, force=force)

@@ -23,12 +23,13 @@ from tests.pipeline.tiny_run import command, state
 from multiguard.data.config import DataConfig
 from multiguard.errors import FolderInUseError
 from multiguard.io.files import write_atomically
-from multiguard.pipeline import attack_job, read_record, report_job, tune_job
+from multiguard.pipeline import attack_job, read_record, tune_job
 from multiguard.pipeline.attack_job import PreparedAttack
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.folders import RECORD_FILE
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.pipeline.train_job import training_job
+from multiguard.report import outputs
 from multiguard.results import read_attacks, read_certificates, read_curves
 from multiguard.results.signature_file import sign_certificates
 from multiguard.train.config import TrainConfig
@@ -71,8 +72,8 @@ def commands(inputs, monkeypatch):
     def k_of(study):
         return study.main.certificates.config.rule.k
 
-    monkeypatch.setattr(report_job, "draw_figures", lambda study, folder: two_files("png")(k_of(study), folder))
-    monkeypatch.setattr(report_job, "write_tables", lambda study, folder: two_files("csv")(k_of(study), folder))
+    monkeypatch.setattr(outputs, "draw_figures", lambda study, folder: two_files("png")(k_of(study), folder))
+    monkeypatch.setattr(outputs, "write_tables", lambda study, folder: two_files("csv")(k_of(study), folder))
     monkeypatch.setattr(attack_job, "draw_attack", lambda attacks, folder: None)
     monkeypatch.setattr(PreparedAttack, "_attacks", lambda self, progress: top_k_attacks())
 

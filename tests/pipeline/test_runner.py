@@ -10,8 +10,8 @@ import yaml
 from tests.pipeline.tiny_run import RECIPE, command, state
 from tests.votes.vote_runs import edit_manifest
 
-from multiguard.pipeline import parse_recipe, read_record, report_job
-from multiguard.pipeline.report_job import find_certificates
+from multiguard.pipeline import arms, parse_recipe, read_record
+from multiguard.pipeline.arms import find_certificates
 from multiguard.results import read_certificates, read_curves
 from multiguard.votes import read_votes
 
@@ -267,10 +267,10 @@ def test_unfinished_run_report(home, change):
     assert (code, err.count("\n")) == (2, 1)
     assert f"multiguard run {home / 'run' / 'recipe.yaml'} --out {home / 'run'}" in err
     assert state(home / "run")["report.html"] == before
-    assert find_certificates(home / "run/certificates").main == home / "run/certificates"
+    assert find_certificates(home / "run/certificates")[""] == home / "run/certificates"
     code, _, err = rerun(home, "--force", "--until", "certify")
     assert code == 0, err
-    assert find_certificates(home / "run").main == home / "run/certificates"
+    assert find_certificates(home / "run")[""] == home / "run/certificates"
 
 
 def test_foreign_certificates_report(home):
@@ -282,21 +282,21 @@ def test_foreign_certificates_report(home):
     assert "certificates" in err
 
 
-@pytest.mark.parametrize("words", [["report", "--force"], ["compare"]])
-def test_certificates_replaced_after_the_check(home, monkeypatch, words):
+@pytest.mark.parametrize("several", [False, True])
+def test_certificates_replaced_after_the_check(home, monkeypatch, several):
     """Certificates that come in the place of a run's own, once these were found intact, are not taken for the run's."""
     code, _, err = command("certify", home / "run/votes", "--k", 2, "--k-prime", 1, "--out", home / "other")
     assert code == 0, err
-    check, (name, *more) = report_job.altered_outputs, words
+    check = arms.altered_outputs
 
     def check_then_replace(run, step):
         altered = check(run, step)
         shutil.copytree(home / "other", home / "run/certificates", dirs_exist_ok=True)
         return altered
 
-    monkeypatch.setattr(report_job, "altered_outputs", check_then_replace)
-    runs = [home / "run"] if name == "report" else [f"one={home / 'run'}", f"other={home / 'other'}"]
-    code, _, err = command(name, *runs, *more)
+    monkeypatch.setattr(arms, "altered_outputs", check_then_replace)
+    runs = [f"one={home / 'run'}", f"other={home / 'other'}"] if several else [home / "run", "--force"]
+    code, _, err = command("report", *runs)
     assert (code, err.count("\n")) == (2, 1)
     assert "replaced" in err
 
@@ -308,7 +308,7 @@ def test_recipe_of_skipped_steps(home):
     code, out, err = rerun(home, "--until", "certify")
     assert (code, skipped(out)) == (0, STEPS[:3]), err
     assert "0.25" not in (home / "run/recipe.yaml").read_text()
-    assert find_certificates(home / "run").beside == {}
+    assert [*find_certificates(home / "run")] == [""]
 
 
 def test_edited_model_code(tmp_path, monkeypatch):

@@ -9,10 +9,9 @@ from tests.report.studies import UNLABELLED, make_run
 
 from multiguard.certify.noise import BandAblation, Gaussian, PixelAblation, Uniform
 from multiguard.errors import InvalidInputError
-from multiguard.report import Study, compare_runs, write_comparison, write_page, write_tables
+from multiguard.report import ReportConfig, Study, compare_runs, write_comparison, write_page, write_tables
 from multiguard.report.attackers import look_words, size_words, threat_words, unit_words
 from multiguard.report.figures import family_figure
-from multiguard.report.leaderboard import write_records
 from multiguard.report.words import closing_sentence, config_words
 
 NOISES = [Gaussian(0.5), Uniform(0.5), PixelAblation(10, 64), BandAblation(2, 12)]
@@ -115,17 +114,16 @@ def test_mixed_attackers(runs):
     with pytest.raises(InvalidInputError, match=r"attacker patch and the main run about pixels"):
         Study(runs["pixels"], {"other": runs["patch"]})
     with pytest.raises(InvalidInputError, match=r"different attackers .*: one l2-norm, two l1-norm"):
-        compare_runs({"one": runs["l2-norm"], "two": runs["l1-norm"]})
+        compare_runs(ReportConfig(), {"one": runs["l2-norm"], "two": runs["l1-norm"]})
 
 
 def test_comparison(runs, tmp_path):
     """Runs of one attacker are compared in its unit, and the records name it."""
-    board = compare_runs({"one": runs["patch"], "two": runs["patch"]})
+    board = compare_runs(ReportConfig(), {"one": runs["patch"], "two": runs["patch"]})
     assert board.radius == (0.0, 2.0, 3.0)
-    write_records(board, tmp_path)
+    write_comparison(board, tmp_path)
     records = json.loads((tmp_path / "comparison.json").read_text())["records"]
     assert {(each["noise"], each["attacker"]) for each in records} == {("band:2/12", "patch")}
-    write_comparison(board, tmp_path / "comparison.html")
     text = (tmp_path / "comparison.html").read_text()
     assert UNITS["patch"] in text
     assert "Patch side <i>R</i>" in text

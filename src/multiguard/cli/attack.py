@@ -41,10 +41,10 @@ def attack_command(
 
     Example: multiguard attack runs/certificates --images 100 --out runs/attack
     """
+    from multiguard.pipeline.arms import beside_certificates, find_certificates
     from multiguard.pipeline.attack_job import AttackJob, finished_attack
-    from multiguard.pipeline.report_job import beside_certificates, find_certificates
 
-    certificates = find_certificates(run).main
+    certificates = find_certificates(run)[""]
     target = out or beside_certificates(certificates, "attack")
     job = AttackJob(certificates, target, part, _model(model), typed_command(), force)
     attacks = (finished_attack(job) or _attack(job)).attacks

@@ -47,13 +47,12 @@ _PANELS = {
         "vote": "Classify many noisy copies of each image and keep every vote.",
         "tune": "Choose k' or the threshold, and the best of several models, for one radius.",
         "certify": "Certify the votes of every image and average the scores over radii.",
-        "report": "Draw the figures, write the tables and make the page of a run.",
+        "report": "Make the page of a run with its figures and tables, or compare several runs.",
     },
     "Also": {
         "predict": "Predict the labels of images, and certify how far each of them stays.",
         "serve": "Show live what is proved of a photo: a page on this machine, with an attack to try.",
         "attack": "Attack the smoothed classifier and compare with what is certified.",
-        "compare": "Compare certificates of several models or methods on the same images.",
         "verify": "Verify certificates: certify the votes again, check every checksum, and compare bit by bit.",
     },
 }

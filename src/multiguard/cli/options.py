@@ -103,13 +103,13 @@ def name_options(message: str) -> str:
     from multiguard.data.config import DataConfig
     from multiguard.models.config import ModelConfig
     from multiguard.pipeline.recipe import CertifyPart
-    from multiguard.report.config import CompareConfig, ReportConfig
+    from multiguard.report.config import ReportConfig
     from multiguard.serve.limits import ServeConfig
     from multiguard.smooth.config import PredictConfig, VoteConfig
     from multiguard.train.config import TrainConfig
 
     configs: tuple[type[Config], ...] = (DataConfig, ModelConfig, VoteConfig, TrainConfig, PredictConfig)
-    configs += (AttackConfig, CertifyPart, ReportConfig, CompareConfig, ServeConfig)
+    configs += (AttackConfig, CertifyPart, ReportConfig, ServeConfig)
     names = {
         name: f"--{described_as(kind)[1] or name.replace('_', '-')}"
         for config in configs

@@ -1,5 +1,6 @@
-"""`multiguard report`: figures, tables and one page to send round."""
+"""`multiguard report`: the page of a run with its figures and tables, or the comparison of several."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
@@ -9,97 +10,165 @@ from typer import Argument, Option
 
 from multiguard.cli.options import Fields, Force, typed_command, with_options
 from multiguard.cli.progress import progress_bar
-from multiguard.cli.terminal import echo
+from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.errors import InvalidInputError
 from multiguard.report.config import ReportConfig
 
 if TYPE_CHECKING:
-    from multiguard.pipeline.report_job import ReportJob, ReportResult
+    from rich.table import Table
 
-_Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
+    from multiguard.report import Leaderboard
+    from multiguard.results import Results
+
+_Runs = Annotated[list[str], Argument(help="Run folders or certificates folders, or NAME=FOLDER.", metavar="RUN...")]
+_Part = Annotated[dict[str, Any], Fields(ReportConfig, without=("level",))]
 _Beside = Annotated[
     list[str] | None,
-    Option(help="Other certificates of the same images: another sigma, no training noise.", metavar="NAME=FOLDER"),
+    Option(help="Another run of the same images, for further figures on the page of one.", metavar="NAME=FOLDER"),
 ]
 _Out = Annotated[
-    str | None, Option(help="The page to write [report.html in the run, or beside the certificates].", metavar="PATH")
+    Path | None,
+    Option(help="The page, NAME.html, or its folder [that of the run; of several runs none: only print]."),
 ]
-_Figures = Annotated[Path | None, Option(help="The folder for figures [figures; beside NAME.html NAME-figures].")]
-_Tables = Annotated[Path | None, Option(help="The folder for tables [tables; beside NAME.html NAME-tables].")]
-_Part = Annotated[dict[str, Any], Fields(ReportConfig)]
 _Root = Annotated[Path | None, Option(help="Where the images are [where they were voted on].")]
 
 
 @with_options
 def report_command(
-    run: _Run,
+    runs: _Runs,
     part: _Part,
     beside: _Beside = None,
     out: _Out = None,
-    figures: _Figures = None,
-    tables: _Tables = None,
     root: _Root = None,
     force: Force = False,
 ) -> None:
-    """Draw the figures, write the tables and make the page of a run.
+    """Make the page of a run with its figures and tables, or compare several runs on the same images.
+
+    Differences to the baseline have 95 % confidence intervals over the images that all runs have.
 
     Example: multiguard report runs/certificates --out runs/report.html
+
+    Example: multiguard report before=runs/one after=runs/two --radius 0.25,0.5 --out runs/comparison
     """
-    from multiguard.pipeline.report_job import FIGURES, TABLES, ReportJob, find_certificates, report
-
-    found = find_certificates(run)
-    page = _page(out, found.main)
-    changed = bool(part) or any(option is not None for option in (beside, out, figures, tables, root))
-    job = ReportJob(
-        found.read(found.main),
-        page,
-        figures or _beside(page, FIGURES),
-        tables or _beside(page, TABLES),
-        beside={name: found.read(folder) for name, folder in {**found.beside, **_named(beside or ())}.items()},
-        part=found.report.replace(**part),
-        commands=found.commands,
-        command=typed_command() if changed or not found.commands else "",
-        root=root,
-        force=force,
-    )
-    with progress_bar("images") as progress:
-        result = report(job, lambda done, total: progress("reporting", done, total))
-    _show(job, result)
+    if len(runs) > 1 or "methods" in part:
+        _compare(ReportConfig(**part), runs, beside, out, force)
+    else:
+        ((_, folder),) = _folders(runs).items()
+        _make_page(folder, part, beside, out, root, force)
 
 
-def _show(job: "ReportJob", result: "ReportResult") -> None:
+def _make_page(
+    folder: Path, part: dict[str, Any], beside: Sequence[str] | None, out: Path | None, root: Path | None, force: bool
+) -> None:
+    from multiguard.pipeline.arms import beside_certificates, find_certificates, read_arms, run_report
+    from multiguard.report import commands_of, report, report_files
     from multiguard.report.words import closing_sentence
 
-    for note in result.notes:
-        echo(note)
-    echo(f"{len(result.figures)} files of figures: {job.figures}")
-    echo(f"{len(result.tables)} files of tables: {job.tables}")
-    echo(fill(closing_sentence(job.main), 80))
-    echo(f"report: {result.page}")
+    config, commands = run_report(folder)
+    others = read_arms(folder)
+    main = others.pop("")
+    others |= _read(beside or ())
+    if part or not commands or any(option is not None for option in (beside, out, root)):
+        commands = [*(commands or commands_of([main, *others.values()])), typed_command()]
+    page = beside_certificates(find_certificates(folder)[""], "report.html") if out is None else report_files(out)[0]
+    with progress_bar("images") as progress:
+        study = report(
+            config.replace(**part),
+            {"": main},
+            beside=others,
+            out=page,
+            root=root,
+            commands=commands,
+            force=force,
+            progress=lambda done, total: progress("reporting", done, total),
+        )
+    _, figures, tables = report_files(page)
+    for line in [*study.notes, f"figures and tables: {figures}, {tables}", fill(closing_sentence(main), 80)]:
+        echo(line)
+    echo(f"report: {page}")
 
 
-def _page(out: str | None, certificates: Path) -> Path:
-    """The page to write: beside the certificates, or in a folder by the default name; a name alone ends in .html."""
-    from multiguard.pipeline.report_job import PAGE, beside_certificates
+def _compare(
+    config: ReportConfig, runs: Sequence[str], beside: Sequence[str] | None, out: Path | None, force: bool
+) -> None:
+    from multiguard.report import Leaderboard, report
 
-    if out is None:
-        return beside_certificates(certificates, PAGE)
-    path = Path(out)
-    if out.endswith("/") or path.is_dir():
-        return path / PAGE
-    return path if path.suffix else path.with_suffix(".html")
-
-
-def _beside(page: Path, name: str) -> Path:
-    """Figures beside report.html, other-figures beside other.html: two pages in a folder do not share them."""
-    return page.parent / (name if page.stem == "report" else f"{page.stem}-{name}")
+    board = report(config, _read(runs), beside=_read(beside or ()), out=out, force=force)
+    assert isinstance(board, Leaderboard)
+    _show(board)
+    if out is not None:
+        echo(f"\nreport: {out}")
 
 
-def _named(beside: Sequence[str]) -> dict[str, Path]:
-    folders: dict[str, Path] = {}
-    for text in beside:
-        name, _, folder = text.partition("=")
-        if not name or not folder:
-            raise InvalidInputError(f"--beside {text}: expected NAME=FOLDER, such as sigma-1=runs/other/certificates")
-        folders[name] = Path(folder)
-    return folders
+def _read(texts: Sequence[str]) -> "dict[str, Results]":
+    from multiguard.pipeline.arms import read_arms
+
+    return {name: read_arms(folder)[""] for name, folder in _folders(texts).items()}
+
+
+def _folders(texts: Sequence[str]) -> dict[str, Path]:
+    """Each folder by its name: the one given, or that of the folder, or its path if two are alike."""
+    pairs = [_named(text) for text in texts]
+    counts = Counter(name or _short(folder) for name, folder in pairs)
+    found: dict[str, Path] = {}
+    for name, folder in pairs:
+        chosen = name or (_short(folder) if counts[_short(folder)] == 1 else folder.as_posix())
+        if chosen in found:
+            raise InvalidInputError(f"two runs are named {chosen}; give each a name of its own, NAME=FOLDER")
+        found[chosen] = folder
+    return found
+
+
+def _named(text: str) -> tuple[str, Path]:
+    name, sign, folder = text.partition("=")
+    if sign and (not name or not folder):
+        raise InvalidInputError(f"{text}: expected a folder, or NAME=FOLDER")
+    return (name, Path(folder)) if sign and not Path(text).exists() else ("", Path(text))
+
+
+def _short(folder: Path) -> str:
+    """The name of the folder, or of the one that it is in if it is just called certificates."""
+    named = folder.resolve()
+    return named.parent.name if named.name == "certificates" else named.name
+
+
+def _show(board: "Leaderboard") -> None:
+    console = PlainConsole()
+    console.print(f"{board.title}\n")
+    words = [each.words for each in board.contenders]
+    runs = _table(*words[0])
+    for each in words:
+        runs.add_row(*each.values())
+    console.print(runs, soft_wrap=False)
+    console.print(f"\ncertified scores in %, mean over images; differences to {board.baseline.name} in points\n")
+    console.print(_scores_table(board), soft_wrap=False)
+    console.print()
+    for note in board.notes:
+        console.print(note, soft_wrap=False)
+
+
+def _scores_table(board: "Leaderboard") -> "Table":
+    """For each run and score the values, the differences to the baseline, and their intervals."""
+    from multiguard.io.rounding import plain
+
+    table = _table("run", "")
+    for radius in board.radius:
+        table.add_column(f"R = {plain(radius)}", justify="right")
+    last = ""
+    for name, measure, cells in board.rows():
+        table.add_row("" if name == last else name, measure.word, *(value for value, _ in cells))
+        found = [difference for _, difference in cells if difference is not None]
+        if found:
+            table.add_row("", "  difference", *(value for value, _, _ in found))
+            table.add_row("", "  interval", *(f"{low} to {high}" for _, low, high in found))
+        last = name
+    return table
+
+
+def _table(*heads: str) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for head in heads:
+        table.add_column(head, overflow="fold", no_wrap=not head)
+    return table

@@ -39,16 +39,15 @@ def verify_command(
 
     Example: multiguard verify runs/certificates --model runs/digits
     """
-    from multiguard.pipeline.report_job import find_certificates
+    from multiguard.pipeline.arms import find_certificates
     from multiguard.pipeline.verify_job import VerifyJob, verify
 
-    found = find_certificates(run)
-    if found.beside and (votes or tuned) is not None:
+    folders = [*find_certificates(run).values()]
+    if len(folders) > 1 and (votes or tuned) is not None:
         raise InvalidInputError("--votes and --tuned are of one certificates folder; name that folder instead of a run")
-    folders = [found.main, *found.beside.values()]
     named, failed, hashes = _model(model, part), 0, dict[Path, str]()
     for folder in folders:
-        drawn_with = named if folder == found.main else None  # the other arms of a run have models of their own
+        drawn_with = named if folder == folders[0] else None  # the other arms of a run have models of their own
         job = VerifyJob(folder, votes, drawn_with, VerifyConfig(**part), public_key, tuned)
         with progress_bar("steps") as progress:
             for check in verify(job, progress):

@@ -16,7 +16,7 @@ RECORD_FILE = "run.json"
 SOURCE_FILE = "source.json"  # in a votes folder: which images and which model
 SOURCE_KEYS = {"data", "model", "command"}
 
-Content = Literal["a model", "votes", "certificates", "an attack", "a run", "a comparison"]
+Content = Literal["a model", "votes", "certificates", "an attack", "a run"]
 _MARKERS: dict[Content, str] = {
     "a model": "model.json",
     "votes": MANIFEST_NAME,

@@ -284,24 +284,20 @@ class ReportStep(Step):
 
     def run(self, observer: "Observer") -> list[Path]:
         """Make the report."""
-        from multiguard.pipeline.report_job import FIGURES, PAGE, TABLES, ReportJob, report
+        from multiguard.report import Study, report
+        from multiguard.report.outputs import written_files
 
-        found = {name: self.plan.certificates(arm) for name, arm in self.plan.arms.items()}
-        job = ReportJob(
-            found.pop(""),
-            self.home / PAGE,
-            self.home / FIGURES,
-            self.home / TABLES,
-            beside=found,
-            part=self.plan.recipe.report,
-            commands=[self.plan.command] if self.plan.command else [],
-            force=True,
-        )
+        beside = {name: self.plan.certificates(arm) for name, arm in self.plan.arms.items()}
+        runs, commands = {"": beside.pop("")}, [self.plan.command] if self.plan.command else None
         with observer.bar("images") as progress:
-            result = report(job, partial(progress, "reporting"))
-        for note in result.notes:
+            bar = partial(progress, "reporting")
+            study = report(
+                self.plan.recipe.report, runs, beside=beside, out=self.home, commands=commands, force=True, progress=bar
+            )
+        for note in study.notes:
             observer.on_step(self.name, note)
-        return [result.page, *result.figures, *result.tables]
+        assert isinstance(study, Study)
+        return written_files(study, self.home)
 
 
 def _recorded_noise_seed(out: Path) -> int | None:

@@ -6,24 +6,27 @@ from multiguard.lazy import lazy_names
 
 if TYPE_CHECKING:
     from multiguard.report.attack_figure import draw_attack, write_attack_table
+    from multiguard.report.compare import Leaderboard, compare_runs, write_comparison
+    from multiguard.report.config import ReportConfig
     from multiguard.report.figures import draw_figures
-    from multiguard.report.leaderboard import Leaderboard, compare_runs, write_records
-    from multiguard.report.leaderboard_page import write_comparison
-    from multiguard.report.page import check_gallery, write_page
+    from multiguard.report.outputs import commands_of, report, report_files
+    from multiguard.report.page import write_page
     from multiguard.report.study import Study
     from multiguard.report.tables import write_tables
 
 __all__ = [
     "Leaderboard",
+    "ReportConfig",
     "Study",
-    "check_gallery",
+    "commands_of",
     "compare_runs",
     "draw_attack",
     "draw_figures",
+    "report",
+    "report_files",
     "write_attack_table",
     "write_comparison",
     "write_page",
-    "write_records",
     "write_tables",
 ]
 
@@ -31,10 +34,11 @@ __getattr__ = lazy_names(
     __name__,
     {
         "attack_figure": ["draw_attack", "write_attack_table"],
+        "compare": ["Leaderboard", "compare_runs", "write_comparison"],
+        "config": ["ReportConfig"],
         "figures": ["draw_figures"],
-        "leaderboard": ["Leaderboard", "compare_runs", "write_records"],
-        "leaderboard_page": ["write_comparison"],
-        "page": ["check_gallery", "write_page"],
+        "outputs": ["commands_of", "report", "report_files"],
+        "page": ["write_page"],
         "study": ["Study"],
         "tables": ["write_tables"],
     },

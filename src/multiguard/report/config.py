@@ -1,4 +1,4 @@
-"""What the report shows, as configs."""
+"""What a report shows, as a config."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ from multiguard.io.config import Config, Fraction, NotNegative, Whole, described
 
 
 class ReportConfig(Config, frozen=True):
-    """What the report page shows.
+    """What the page of a run, or of a comparison of several, shows.
 
     >>> ReportConfig(title="Our classifier", gallery=20).images
     True
@@ -18,19 +18,11 @@ class ReportConfig(Config, frozen=True):
     )
     gallery: Annotated[Whole | None, described("The most images in the gallery [the recipe's, or up to 1000].")] = None
     images: Annotated[bool, described("Show no images on the page.", "no-images")] = True
-
-
-class CompareConfig(Config, frozen=True):
-    """What a comparison shows.
-
-    >>> CompareConfig(radii=(0.0, 0.5)).level
-    0.95
-    """
-
-    methods: Annotated[tuple[Method, ...], described("Methods to compare, or all [each run's first].", "method")] = ()
+    methods: Annotated[
+        tuple[Method, ...], described("Methods to compare, or all [of several runs each one's first].", "method")
+    ] = ()
     baseline: Annotated[str | None, described("The run that others are compared with [the first].")] = None
     radii: Annotated[
-        tuple[NotNegative, ...], described("The radii of the table [multiples of sigma / 2].", "radius")
+        tuple[NotNegative, ...], described("The radii to compare at [multiples of sigma / 2].", "radius")
     ] = ()
-    level: Annotated[Fraction, described("The level of the intervals.")] = 0.95
-    title: Annotated[str | None, described("The page's title [the dataset's name].")] = None
+    level: Annotated[Fraction, described("The level of the intervals of a comparison.")] = 0.95

@@ -63,7 +63,8 @@ def write_page(
         >>> write_page(study, out / "report.html", gallery=10)
         0
     """
-    check_gallery(gallery)
+    if gallery is not None and gallery < 0:
+        raise InvalidInputError(f"gallery is {gallery}; give 0 or more images, or None for all of them")
     shown, at_random = _shown(study, gallery)
     proved = study.main.certificates
     hashes = {proved.ids[index]: proved.image_hashes[index] for index in shown}
@@ -72,19 +73,6 @@ def write_page(
     text = _render(study, shown, at_random, thumbnails, images is not None and not thumbnails.not_images)
     write_text(path, text)
     return thumbnails.replaced
-
-
-def check_gallery(gallery: int | None) -> None:
-    """Raise `InvalidInputError` unless `gallery` is None or a number of images.
-
-    Example:
-        >>> check_gallery(0)
-        >>> check_gallery(-1)
-        Traceback (most recent call last):
-        multiguard.errors.InvalidInputError: gallery is -1; give 0 or more images, or None for all of them
-    """
-    if gallery is not None and gallery < 0:
-        raise InvalidInputError(f"gallery is {gallery}; give 0 or more images, or None for all of them")
 
 
 def _shown(study: Study, gallery: int | None) -> tuple[list[int], int]:

@@ -53,6 +53,7 @@ class Study:
     beside: Mapping[str, Results] = field(default_factory=dict)  # by name: more noise, the other rule
     title: str = "Certified robustness"
     commands: Sequence[str] = ()  # the command lines that reproduce it, in order
+    notes: list[str] = field(default_factory=list)  # what `report` has to say of the page: images not shown, failures
 
     __repr__ = short_repr
 

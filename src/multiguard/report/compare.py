@@ -3,17 +3,17 @@
 import csv
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from operator import methodcaller
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from multiguard.certify import Method
-from multiguard.certify.arrays import Floats
-from multiguard.certify.noise import BandAblation, Noise
+from multiguard.certify.noise import BandAblation
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import (
     Averaging,
@@ -32,18 +32,23 @@ from multiguard.io.names import as_cell, unknown_name
 from multiguard.io.records import encode_json
 from multiguard.io.rounding import plain
 from multiguard.io.short_repr import short_repr
-from multiguard.report.attackers import noise_words
+from multiguard.report.attackers import DIAL_WORDS, noise_words, unit_words
+from multiguard.report.config import ReportConfig
 from multiguard.report.families import METHOD_NAMES, Family, Line, Measure, rule_measures
+from multiguard.report.page_data import family_data
+from multiguard.report.single_file import render_page, write_text
 from multiguard.report.study import true_labels
 from multiguard.report.words import config_words, dataset_title
 from multiguard.results import Results
 
-CSV_NAME, JSON_NAME = "comparison.csv", "comparison.json"
+PAGE_NAME, CSV_NAME, JSON_NAME = "comparison.html", "comparison.csv", "comparison.json"
+_SCRIPTS = ("elements.js", "charts.js", "families.js", "address.js", "comparison.js")
 _HALVES = range(3)
 _BEST = "The best of several runs, picked after looking, is not covered by the probability 1 − α of a certificate."
 _OTHER_PIXELS = "The runs saw the images at other sizes or with other pixels, so the same R is not the same attack."
 _PAIRED = "Intervals are about mean differences on images like these, of which these are a random sample."
 _NOT_DRAWS = "They do not reflect the noise draws."
+Runs = Mapping[str, Results]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +83,7 @@ class Leaderboard:
 
     Example:
         >>> run = read_certificates(certificates)  # a folder written by `multiguard certify`
-        >>> board = compare_runs({"before": run, "after": run}, radius=[0.0, 0.5])
+        >>> board = compare_runs(ReportConfig(radii=(0.0, 0.5)), {"before": run, "after": run})
         >>> board.baseline.name, len(board.images)
         ('before', 4)
         >>> board.difference(board.contenders[1], board.measures[0], 0)[0]  # the interval follows
@@ -86,6 +91,7 @@ class Leaderboard:
     """
 
     title: str
+    level: float  # of the intervals
     radius: tuple[float, ...]  # the radii of the table
     images: tuple[str, ...]  # the ids of the images that all runs have
     contenders: tuple[Contender, ...]
@@ -99,14 +105,9 @@ class Leaderboard:
         return next(each for each in self.contenders if each.differences is None)
 
     @property
-    def labelled(self) -> bool:
-        """Whether the true labels are certified; if not, each run certifies the labels that it predicts."""
-        return self.baseline.certificates.labelled
-
-    @property
     def measures(self) -> tuple[Measure, ...]:
-        """The scores that every rule has, recall first."""
-        measures = rule_measures("top-k", labelled=self.labelled)
+        """The scores that every rule has, recall first; without true labels, how many predicted labels stay."""
+        measures = rule_measures("top-k", labelled=self.baseline.certificates.labelled)
         return tuple(sorted(measures, key=lambda measure: measure.key != "recall"))
 
     @property
@@ -115,29 +116,6 @@ class Leaderboard:
         lines = [Line(each.name, each.name, each.curves, each is self.baseline) for each in self.contenders]
         return Family("runs", "run", "", "\n".join(self.notes), self.measures, tuple(lines))
 
-    def records(self) -> Iterator[dict[str, Any]]:
-        """One record per contender, averaging, score and radius of the table, every number without loss."""
-        for each in self.contenders:
-            for averaging in AVERAGINGS:
-                for measure in self.measures:
-                    yield from self._records(each, averaging, measure)
-
-    def _records(self, each: Contender, averaging: Averaging, measure: Measure) -> Iterator[dict[str, Any]]:
-        curve, noise = each.curves[averaging], each.certificates.noise
-        numbers = {
-            "noise": str(noise),
-            "attacker": noise.attacker,
-            "alpha": each.certificates.config.alpha,
-            "draws": curve.mean_draws,
-        }
-        what = {"averaging": averaging, "score": measure.word, "images": curve.scores.images}
-        for radius in self.radius:
-            index = int(np.searchsorted(curve.scores.radius, radius))
-            found = self.difference(each, measure, index) if averaging == "mean" else None
-            difference = dict(zip(("difference", "low", "high"), found or (None, None, None), strict=True))
-            value = float(measure.values(curve)[index])
-            yield {**each.words, **numbers, **what, "R": radius, "certified": value, **difference}
-
     def difference(self, each: Contender, measure: Measure, index: int) -> tuple[float, float, float] | None:
         """The mean difference to the baseline at a radius of the curves, with its low and high end; None for itself."""
         if each.differences is None:
@@ -145,88 +123,164 @@ class Leaderboard:
         value, low, high = getattr(each.differences, measure.key)
         return float(value[index]), float(low[index]), float(high[index])
 
+    def rows(self) -> Iterator[tuple[str, Measure, list[tuple[str, tuple[str, str, str] | None]]]]:
+        """For each contender and score its name, the score, and at each radius the value and the difference."""
+        positions = np.searchsorted(self.family.radius, self.radius).tolist()
+        for each in self.contenders:
+            for measure in self.measures:
+                values = measure.values(each.curves["mean"])
+                found = [self.difference(each, measure, i) for i in positions]
+                texts = [measure.text(float(values[i])) for i in positions]
+                words = [difference and difference_words(*difference) for difference in found]
+                yield each.name, measure, list(zip(texts, words, strict=True))
 
-def compare_runs(
-    runs: Mapping[str, Results],
-    *,
-    methods: Sequence[Method] | None = None,
-    baseline: str | None = None,
-    radius: Sequence[float] | None = None,
-    level: float = 0.95,
-    title: str | None = None,
-) -> Leaderboard:
+    def records(self) -> Iterator[dict[str, Any]]:
+        """One record per contender, averaging, score and radius of the table, every number without loss."""
+        for each in self.contenders:
+            noise = each.certificates.noise
+            names = {"noise": str(noise), "attacker": noise.attacker, "alpha": each.certificates.config.alpha}
+            for averaging, curve in each.curves.items():
+                known = {**each.words, **names, "draws": curve.mean_draws, "averaging": averaging}
+                for measure in self.measures:
+                    known |= {"score": measure.word, "images": curve.scores.images}
+                    for radius in self.radius:
+                        index = int(np.searchsorted(curve.scores.radius, radius))
+                        found = self.difference(each, measure, index) if averaging == "mean" else None
+                        difference = zip(("difference", "low", "high"), found or (None, None, None), strict=True)
+                        value = float(measure.values(curve)[index])
+                        yield {**known, "R": radius, "certified": value, **dict(difference)}
+
+
+def compare_runs(config: ReportConfig, runs: Runs) -> Leaderboard:
     """Certified scores of several runs on the images that all have, and paired differences to one of them.
 
     Each certificate keeps its own promise. Runs may differ in model, noise, rule, method, draws and alpha: all are
-    named. Runs of different attackers are refused, runs that disagree on the true labels
-    of an image, and runs without a common image.
+    named. Runs of different attackers raise an error, as do runs that disagree on the true labels of an image, and runs
+    without a common image.
 
     Args:
+        config: The methods, the baseline (a run, or a run with its method), the radii of the table, the level of the
+            intervals and the title.
         runs: The runs by name.
-        methods: Of each run those of these methods that it has; by default its first one.
-        baseline: The name of the run, or of the run with its method, that others are compared with; the first one.
-        radius: The radii of the table; by default multiples of half the typical radius of the baseline's noise.
-        level: The confidence of the intervals.
-        title: The heading; by default made of the number of runs and the dataset.
 
     Example:
         >>> run = read_certificates(certificates)  # a folder written by `multiguard certify`
-        >>> board = compare_runs({"before": run, "after": run}, baseline="after", radius=[0.25])
+        >>> board = compare_runs(ReportConfig(baseline="after", radii=(0.25,)), {"before": run, "after": run})
         >>> [each.name for each in board.contenders], board.baseline.name
         (['before', 'after'], 'after')
     """
-    chosen = _chosen(runs, methods)
-    first = _baseline(chosen, baseline)
+    chosen = _chosen(runs, config.methods)
+    first = _baseline(chosen, config.baseline)
     _check_attackers(runs)
     images = _common_images(runs)
     noises = [run.certificates.noise for run, _ in chosen.values()]
-    table = _table_radii(chosen[first][0].certificates.noise, radius)
+    noise = chosen[first][0].certificates.noise
+    halves = [half * typical_radius(noise) / 2 for half in _HALVES]
+    default = [math.ceil(half) for half in halves] if noise.whole else halves
+    table = check_radius(config.radii or np.unique(default), noise)
     widest = max((radius_grid(noise) for noise in noises), key=lambda each: float(each[-1]))
-    grid = np.unique([*widest, *table])
+    grid, level = np.unique([*widest, *table]), config.level
     proved = {name: run.certificates.only(images) for name, (run, _) in chosen.items()}
     contenders = []
     for name, (run, method) in chosen.items():
-        own = {one.averaging: one for one in curves(proved[name], grid, bands=level) if one.method == method}
-        methods_of_both = method, chosen[first][1]
-        found = paired_differences(proved[name], proved[first], grid, methods=methods_of_both, level=level)
+        made = {one.averaging: one for one in curves(proved[name], grid, bands=level) if one.method == method}
+        both = method, chosen[first][1]
+        found = paired_differences(proved[name], proved[first], grid, methods=both, level=level)
+        own = {averaging: made[averaging] for averaging in AVERAGINGS}
         contenders.append(Contender(name, run, method, proved[name], own, None if name == first else found))
-    heading = title or f"{len(contenders)} certificates on {dataset_title(next(iter(runs.values())).provenance)}"
-    return Leaderboard(heading, tuple(table.tolist()), images, tuple(contenders), tuple(_notes(runs, images)))
+    heading = config.title or f"{len(contenders)} certificates on {dataset_title(next(iter(runs.values())).provenance)}"
+    return Leaderboard(heading, level, tuple(table.tolist()), images, tuple(contenders), tuple(_notes(runs, images)))
 
 
-def write_records(board: Leaderboard, folder: Path) -> list[Path]:
-    """Write comparison.csv and comparison.json: the same records, every number without loss.
+def write_comparison(board: Leaderboard, folder: Path, name: str = PAGE_NAME) -> list[Path]:
+    """Write a page that opens offline and shows no score above what was proved, and its records as CSV and JSON.
+
+    Args:
+        board: What the page is about.
+        folder: Where to write; created if missing.
+        name: The name of the page; the records have the same one with their own suffixes.
 
     Example:
         >>> run = read_certificates(certificates)  # a folder written by `multiguard certify`
-        >>> [path.name for path in write_records(compare_runs({"one": run, "other": run}), out)]
-        ['comparison.csv', 'comparison.json']
+        >>> board = compare_runs(ReportConfig(), {"one": run, "other": run})
+        >>> [path.name for path in write_comparison(board, out)]
+        ['comparison.html', 'comparison.csv', 'comparison.json']
     """
     require_folder(folder)
+    page = folder / name
     records, text = list(board.records()), io.StringIO(newline="")
     writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows({key: as_cell(v) if isinstance(v, str) else v for key, v in each.items()} for each in records)
     whole = {"title": board.title, "baseline": board.baseline.name, "images": board.images, "notes": board.notes}
-    contents = {CSV_NAME: text.getvalue().encode(), JSON_NAME: encode_json({**whole, "records": records}) + b"\n"}
-    for name, content in contents.items():
-        write_atomically(folder / name, partial(_write, content))
-    return [folder / name for name in contents]
+    write_text(page, _render(board))
+    contents = {".csv": text.getvalue().encode(), ".json": encode_json({**whole, "records": records}) + b"\n"}
+    for suffix, content in contents.items():
+        write_atomically(page.with_suffix(suffix), methodcaller("write", content))
+    return [page, *map(page.with_suffix, contents)]
 
 
-def _write(content: bytes, file: IO[bytes]) -> None:
-    file.write(content)
+def _render(board: Leaderboard) -> str:
+    family, noise = board.family, board.baseline.certificates.noise
+    first = typical_radius(noise)
+    middle = first if first in board.radius else board.radius[len(board.radius) // 2]
+    start = int(np.argmin(np.abs(family.radius - middle)))
+    words = [each.words for each in board.contenders]
+    data = family_data(family)
+    for line, each in zip(data["lines"], board.contenders, strict=True):
+        line["differences"] = _differences(each, board.measures)
+    return render_page(
+        "comparison.html",
+        _SCRIPTS,
+        {"grid": data["grid"], "start": start, "methods": [], "axis": noise.axis_label, "families": [data]},
+        board=board,
+        title=board.title,
+        level=board.level,
+        measures=board.measures,
+        noise=noise,
+        dial_words=DIAL_WORDS[noise.attacker],
+        unit_words=unit_words(noise),
+        grid=family.radius,
+        start=start,
+        last=len(family.radius) - 1,
+        radius=repr(float(family.radius[start])).removesuffix(".0"),
+        ticks=[(int(np.searchsorted(family.radius, radius)), 2 * n) for n, radius in enumerate(board.radius)],
+        columns=list(words[0]),
+        rows=[list(each.values()) for each in words],
+        table=[(name, measure.word, cells) for name, measure, cells in board.rows()],
+    )
 
 
-def _chosen(runs: Mapping[str, Results], methods: Sequence[Method] | None) -> dict[str, tuple[Results, Method]]:
+def _differences(each: Contender, measures: Iterable[Measure]) -> dict[str, Any] | None:
+    if (own := each.differences) is None:
+        return None
+    return {"mean": {measure.key: [ends.tolist() for ends in getattr(own, measure.key)] for measure in measures}}
+
+
+def difference_words(value: float, low: float, high: float) -> tuple[str, str, str]:
+    """A difference in points, and its interval, whose ends are rounded outwards.
+
+    >>> difference_words(0.0123, -0.0041, 0.0288)
+    ('+1.2', '-0.5', '+2.9')
+    """
+    return _points(value, ROUND_HALF_EVEN), _points(low, ROUND_FLOOR), _points(high, ROUND_CEILING)
+
+
+def _points(number: float, rounding: str) -> str:
+    text = str((100 * Decimal(repr(number + 0.0))).quantize(Decimal("0.1"), rounding))
+    return text if text.startswith("-") else f"+{text}"
+
+
+def _chosen(runs: Runs, methods: Sequence[Method]) -> dict[str, tuple[Results, Method]]:
     """The runs with their methods by name; the name has the method where a run has several."""
     chosen: dict[str, tuple[Results, Method]] = {}
     for name, run in runs.items():
         known = run.certificates.methods
-        own = known[:1] if methods is None else [method for method in methods if method in known]
+        own = known if "all" in methods else [method for method in dict.fromkeys(methods) if method in known]
+        own = own if methods else known[:1]
         if not own:
             raise InvalidInputError(
-                f"{name} has no certificates by {', '.join(methods or ())}; it was certified with {', '.join(known)}"
+                f"{name} has no certificates by {', '.join(methods)}; it was certified with {', '.join(known)}"
             )
         chosen |= {f"{name}, {method}" if len(own) > 1 else name: (run, method) for method in own}
     if len(chosen) < 2:
@@ -243,7 +297,7 @@ def _baseline(chosen: Mapping[str, tuple[Results, Method]], wanted: str | None) 
     return found
 
 
-def _check_attackers(runs: Mapping[str, Results]) -> None:
+def _check_attackers(runs: Runs) -> None:
     """Raises unless all runs are about one attacker: the same R must be the same attack."""
     attackers = {name: run.certificates.noise.attacker for name, run in runs.items()}
     if len(set(attackers.values())) > 1:
@@ -251,13 +305,7 @@ def _check_attackers(runs: Mapping[str, Results]) -> None:
         raise InvalidInputError(f"these runs are about different attackers and have no common radius: {words}")
 
 
-def _table_radii(noise: Noise, radius: Sequence[float] | None) -> Floats:
-    halves = [half * typical_radius(noise) / 2 for half in _HALVES]
-    wanted = [math.ceil(half) for half in halves] if noise.whole else halves
-    return check_radius(np.unique(wanted) if radius is None else radius, noise)
-
-
-def _common_images(runs: Mapping[str, Results]) -> tuple[str, ...]:
+def _common_images(runs: Runs) -> tuple[str, ...]:
     """The images that all runs have votes of; without ground truth, those for which each predicts a label."""
     (first, *_), labelled = runs, {run.certificates.labelled for run in runs.values()}
     if len(labelled) > 1:
@@ -278,7 +326,7 @@ def _common_images(runs: Mapping[str, Results]) -> tuple[str, ...]:
     return tuple(common)
 
 
-def _notes(runs: Mapping[str, Results], images: Sequence[str]) -> Iterator[str]:
+def _notes(runs: Runs, images: Sequence[str]) -> Iterator[str]:
     certificates = {name: run.certificates for name, run in runs.items()}
     left = {name: len(own.ids) + len(own.failures) - len(images) for name, own in certificates.items()}
     words = ", ".join(f"{count} of {name}" for name, count in left.items() if count)

@@ -1,4 +1,4 @@
-"""`multiguard compare`: one table for several runs, and one line for a mistake."""
+"""`multiguard report A B`: one table for several runs, and one line for a mistake."""
 
 import json
 import re
@@ -6,6 +6,8 @@ import re
 import pytest
 from tests.pipeline.tiny_run import command, state
 from tests.report.studies import UNLABELLED, make_run
+
+from multiguard.cli.report import _folders
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +22,7 @@ def home(tmp_path_factory):
 def test_table(home, tmp_path) -> None:
     """The terminal has the scores, the differences and their intervals; the folder has a page and a table."""
     out = tmp_path / "out"
-    code, printed, err = command("compare", home / "one", f"new={home / 'two'}", "--radius", "0,0.25", "--out", out)
+    code, printed, err = command("report", home / "one", f"new={home / 'two'}", "--radius", "0,0.25", "--out", out)
     assert (code, err) == (0, "")
     assert re.search(r"^one +linear +σ = 0.5 +.* +joint +100 +0.001$", printed, re.M)
     assert len(re.findall(r"^ +difference( +[+-]\d+\.\d){2}$", printed, re.M)) == 3
@@ -33,7 +35,7 @@ def test_table(home, tmp_path) -> None:
 
 def test_again(home, tmp_path) -> None:
     """The same comparison finds its work done; another one is written only with --force."""
-    runs = ["compare", home / "one", home / "two", "--out", tmp_path / "out"]
+    runs = ["report", home / "one", home / "two", "--out", tmp_path / "out"]
     assert command(*runs)[0] == 0
     before = state(tmp_path)
     assert command(*runs)[0] == 0
@@ -45,7 +47,7 @@ def test_again(home, tmp_path) -> None:
 
 def test_all_methods(home) -> None:
     """Without a folder nothing is written; all methods of one run are compared."""
-    code, printed, err = command("compare", home / "one", "--method", "all", "--baseline", "one, paper")
+    code, printed, err = command("report", home / "one", "--method", "all", "--baseline", "one, paper")
     assert (code, err) == (0, "")
     assert "differences to one, paper" in printed
 
@@ -53,22 +55,44 @@ def test_all_methods(home) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["one"], "one certificate cannot be compared"),
+        (["two", "--method", "all"], "one certificate cannot be compared"),
         (["one", "missing"], "missing holds no certificates; give a run folder or a certificates folder"),
         (["one", "one"], "two runs are named"),
+        (["x=one", "x=two"], "two runs are named x"),
+        (["=one", "two"], "expected a folder, or NAME=FOLDER"),
         (["one", "unlabelled"], "different labels"),
         (["one", "two", "--method", "jia"], "one has no certificates by jia"),
         (["one", "two", "--baseline", "tow"], "did you mean 'two'"),
         (["one", "two", "--radius", "-1"], "--radius is -1.0; expected a number of 0 or more"),
         (["one", "two", "--radius", "x"], "--radius x: expected numbers"),
-        (["one", "two", "--level", "2"], "--level is 2.0; expected a number strictly between 0 and 1"),
         (["one", "two", "--out", "one/certificates"], "holds certificates"),
+        (["one", "--baseline", "one"], "baseline is about a comparison"),
+        (["one", "--radius", "0.5"], "is about a comparison"),
+        (["one", "two", "--beside", "three=two"], "beside adds runs to the page of one run"),
     ],
 )
 def test_mistakes(home, monkeypatch, arguments, message) -> None:
     """A mistake is one line and exit code 2."""
     monkeypatch.chdir(home)
-    code, _, err = command("compare", *arguments)
+    code, _, err = command("report", *arguments)
     assert code == 2
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("runs", "names"),
+    [
+        (["runs/a", "runs/b"], ["a", "b"]),
+        (["runs/a/certificates", "runs/b/certificates"], ["a", "b"]),
+        (["x/a", "y/a"], ["x/a", "y/a"]),
+        (["old=x/a", "y/a"], ["old", "a"]),
+        (["runs/a/certificates", "runs/a/certificates-k-4"], ["a", "certificates-k-4"]),
+        (["k=4", "b"], ["k=4", "b"]),
+    ],
+)
+def test_names(runs, names, tmp_path, monkeypatch) -> None:
+    """A run is named by its folder, by the folder around its certificates, or as it is told."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "k=4").mkdir()
+    assert list(_folders(runs)) == names

@@ -11,7 +11,7 @@ from tests.report.studies import THRESHOLD, UNLABELLED, make_run
 from multiguard.certify import TopK, certified_size
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig
-from multiguard.report import compare_runs, write_records
+from multiguard.report import ReportConfig, compare_runs, write_comparison
 from multiguard.results import Results
 
 RADII = (0.0, 0.25, 0.5)
@@ -28,6 +28,10 @@ def runs(tmp_path_factory) -> dict[str, Results]:
     }
 
 
+def compared(runs, **config):
+    return compare_runs(ReportConfig(**config), runs)
+
+
 def own_recall(run: Results, method: str, ids, radius: float) -> np.ndarray:
     """The certified recall of each of these images that has labels."""
     proved = run.certificates
@@ -37,7 +41,7 @@ def own_recall(run: Results, method: str, ids, radius: float) -> np.ndarray:
 
 def test_common_images(runs) -> None:
     """Scores and differences are over the images that all runs have votes of."""
-    board = compare_runs(runs, radius=RADII)
+    board = compared(runs, radii=RADII)
     failed = runs["after"].certificates.failures[0].image_id
     assert board.images == tuple(i for i in runs["before"].certificates.ids if i != failed)
     assert board.notes[0] == (
@@ -57,12 +61,12 @@ def test_common_images(runs) -> None:
 
 def test_pairing(runs) -> None:
     """Intervals are paired: narrower than those of the two runs by themselves, and symmetric for a run and itself."""
-    board = compare_runs({"one": runs["before"], "same": runs["before"]}, radius=RADII)
+    board = compared({"one": runs["before"], "same": runs["before"]}, radii=RADII)
     found = board.contenders[1].differences
     for difference, low, high in (found.precision, found.recall, found.f1):
         assert not difference.any()
         np.testing.assert_allclose(low, -high, atol=1e-8)
-    apart = compare_runs({"one": runs["before"], "other": runs["after"]}, radius=RADII).contenders[1]
+    apart = compared({"one": runs["before"], "other": runs["after"]}, radii=RADII).contenders[1]
     low, high = apart.differences.recall[1:]
     widest = np.argmax(high - low)
     unpaired = [each.curves["mean"].bands.recall for each in (apart, board.baseline)]
@@ -71,23 +75,23 @@ def test_pairing(runs) -> None:
 
 def test_baseline(runs) -> None:
     """Any of the runs may be the baseline; its differences to the others change sign."""
-    first, second = (compare_runs(runs, radius=RADII, baseline=name) for name in ("before", "after"))
+    first, second = (compared(runs, radii=RADII, baseline=name) for name in ("before", "after"))
     forth = next(each for each in first.contenders if each.name == "after").differences.f1[0]
     back = next(each for each in second.contenders if each.name == "before").differences.f1[0]
     np.testing.assert_allclose(forth, -back, atol=1e-12)
     with pytest.raises(InvalidInputError, match="unknown baseline 'befor': did you mean 'before'"):
-        compare_runs(runs, baseline="befor")
+        compared(runs, baseline="befor")
 
 
 def test_methods(runs) -> None:
     """Several methods of one run are compared, each under a name of its own."""
-    board = compare_runs({"run": runs["before"]}, methods=["joint", "paper"])
+    board = compared({"run": runs["before"]}, methods=("joint", "paper"))
     assert [each.name for each in board.contenders] == ["run, joint", "run, paper"]
-    assert compare_runs({"run": runs["before"]}, methods=["joint", "paper"], baseline="run").baseline.method == "joint"
+    assert compared({"run": runs["before"]}, methods=("joint", "paper"), baseline="run").baseline.method == "joint"
     with pytest.raises(InvalidInputError, match="one certificate cannot be compared"):
-        compare_runs({"run": runs["before"]})
+        compared({"run": runs["before"]})
     with pytest.raises(InvalidInputError, match="after has no certificates by paper; it was certified with joint"):
-        compare_runs(runs, methods=["paper"])
+        compared(runs, methods=("paper",))
 
 
 def test_other_truth(runs, tmp_path) -> None:
@@ -96,20 +100,20 @@ def test_other_truth(runs, tmp_path) -> None:
     own = proved.labels[1]
     other = replace(proved, labels=(proved.labels[0], tuple((label + 1) % 20 for label in own), *proved.labels[2:]))
     with pytest.raises(InvalidInputError, match=r"other and before disagree on the true labels of image-é-1"):
-        compare_runs({"before": runs["before"], "other": replace(runs["before"], certificates=other)})
+        compared({"before": runs["before"], "other": replace(runs["before"], certificates=other)})
     unlabelled = make_run(tmp_path, images=30, **UNLABELLED)
     with pytest.raises(InvalidInputError, match="different labels"):
-        compare_runs({"before": runs["before"], "unlabelled": unlabelled})
+        compared({"before": runs["before"], "unlabelled": unlabelled})
     renamed = replace(proved, ids=tuple(f"other {i}" for i in proved.ids))
     with pytest.raises(InvalidInputError, match="no image is in all of before, other"):
-        compare_runs({"before": runs["before"], "other": replace(runs["before"], certificates=renamed)})
+        compared({"before": runs["before"], "other": replace(runs["before"], certificates=renamed)})
 
 
 def test_without_truth(tmp_path) -> None:
     """Without ground truth the images count for which each run predicts a label."""
     kind = {**THRESHOLD, **UNLABELLED}
     one, other = make_run(tmp_path / "one", **kind), make_run(tmp_path / "other", spread=1.0, **kind)
-    board = compare_runs({"one": one, "other": other}, radius=RADII)
+    board = compared({"one": one, "other": other}, radii=RADII)
     assert [measure.word for measure in board.measures] == ["stay"]
     assert "labels that it predicts itself" in board.notes[1]
     assert all(all(each.certificates.labels) for each in board.contenders)
@@ -120,10 +124,10 @@ def test_notes(runs, tmp_path) -> None:
     config = CertifyConfig(TopK(k=5, k_prime=2), alpha=0.1)
     hashes = {index: f"{index:064x}" for index in range(30)}
     loose = make_run(tmp_path, images=30, config=config, hashes=hashes)
-    notes = " ".join(compare_runs({"before": runs["before"], "loose": loose}).notes)
+    notes = " ".join(compared({"before": runs["before"], "loose": loose}).notes)
     assert "differ in α" in notes
     assert "so the same R is not the same attack" in notes
-    plain = " ".join(compare_runs(runs).notes)
+    plain = " ".join(compared(runs).notes)
     assert "differ in α" not in plain
     assert "not the same attack" not in plain
 
@@ -131,8 +135,8 @@ def test_notes(runs, tmp_path) -> None:
 def test_records(runs, tmp_path) -> None:
     """The CSV and the JSON file hold the same numbers, without loss; no name is a formula."""
     named = {"=before": runs["before"], "after": runs["after"]}
-    board = compare_runs(named, radius=RADII)
-    write_records(board, tmp_path)
+    board = compared(named, radii=RADII)
+    write_comparison(board, tmp_path)
     rows = list(csv.DictReader((tmp_path / "comparison.csv").open(encoding="utf-8", newline="")))
     stored = json.loads((tmp_path / "comparison.json").read_text())
     assert len(rows) == len(stored["records"]) == 2 * 2 * 3 * len(RADII)

@@ -8,8 +8,8 @@ from tests.report.conftest import HOSTILE_NAMES
 from tests.report.studies import make_run
 
 from multiguard.io.rounding import percent_value
-from multiguard.report import Leaderboard, compare_runs, write_comparison
-from multiguard.report.leaderboard_page import difference_words
+from multiguard.report import Leaderboard, ReportConfig, compare_runs, write_comparison
+from multiguard.report.compare import difference_words
 
 
 @pytest.fixture(scope="module")
@@ -17,14 +17,14 @@ def board(tmp_path_factory) -> Leaderboard:
     home = tmp_path_factory.mktemp("runs")
     one = make_run(home / "one", methods=("joint", "paper"), **HOSTILE_NAMES)
     other = make_run(home / "other", spread=4.0, **HOSTILE_NAMES)
-    return compare_runs({"<b>one</b>": one, "</script><script>alert(1)</script>": other}, radius=[0.0, 0.25, 0.5])
+    return compare_runs(
+        ReportConfig(radii=(0.0, 0.25, 0.5)), {"<b>one</b>": one, "</script><script>alert(1)</script>": other}
+    )
 
 
 @pytest.fixture(scope="module")
 def path(board: Leaderboard, tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("page") / "comparison.html"
-    write_comparison(board, path)
-    return path
+    return write_comparison(board, tmp_path_factory.mktemp("page"))[0]
 
 
 @pytest.mark.parametrize("averaging", ["mean", "pooled"])
@@ -42,7 +42,7 @@ def test_numbers(board: Leaderboard, path: Path, opened, averaging: str) -> None
                 value, *difference = cell.split("\n")
                 assert value == percent_value(float(measure.values(each.curves[averaging])[index]))
                 found = board.difference(each, measure, index) if averaging == "mean" else None
-                words = "{} ({} to {})".format(*difference_words(found)).replace("-", "−") if found else ""
+                words = "{} ({} to {})".format(*difference_words(*found)).replace("-", "−") if found else ""
                 assert "".join(difference) == words
 
 

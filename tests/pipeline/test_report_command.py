@@ -38,7 +38,7 @@ def test_interrupted_report(alone):
 
 
 @pytest.mark.parametrize(
-    "mistake", [["--gallery", -1], ["--beside", "x"], ["--beside", "x=gone"], ["--tables", "tiny.yaml"]]
+    "mistake", [["--gallery", -1], ["--beside", "x"], ["--beside", "x=gone"], ["--out", "tiny.yaml/r.html"]]
 )
 def test_report_mistakes(alone, mistake, monkeypatch):
     """A mistake in an option leaves nothing."""

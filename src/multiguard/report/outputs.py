@@ -1,0 +1,173 @@
+"""One report: the page of a run with its figures and tables, or the page and the records of a comparison."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from multiguard.data import IndexedDataset
+from multiguard.data.sample import Progress
+from multiguard.data.source import Source
+from multiguard.errors import DataError, InvalidInputError
+from multiguard.io.config import to_tree
+from multiguard.io.files import real_path
+from multiguard.io.outputs import Outputs
+from multiguard.report.canvas import FORMATS
+from multiguard.report.compare import PAGE_NAME as COMPARISON
+from multiguard.report.compare import Leaderboard, compare_runs, write_comparison
+from multiguard.report.config import ReportConfig
+from multiguard.report.figures import draw_figures
+from multiguard.report.page import write_page
+from multiguard.report.study import Study
+from multiguard.report.tables import write_tables
+from multiguard.report.words import failure_words, run_title
+from multiguard.results import Results
+from multiguard.version import __version__
+
+PAGE = "report.html"
+Runs = Mapping[str, Results]
+
+
+def report(
+    config: ReportConfig,
+    runs: Runs,
+    *,
+    beside: Runs | None = None,
+    out: Path | None = None,
+    root: Path | None = None,
+    commands: Sequence[str] | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Study | Leaderboard:
+    """Report on one run, or compare several; no number is shown above what was proved.
+
+    The page of one run comes with figures and tables, a comparison with its records as CSV and JSON. All files are
+    replaced together, once nothing can be wrong. Another report is replaced only with `force`; the same one again finds
+    its work done, or completes it. Images that cannot be opened are left out of the page, and `notes` says so.
+
+    Args:
+        config: What the page shows; with `methods`, the methods of one run are compared too.
+        runs: The runs by name; of several, each is compared with the baseline on the images that all have.
+        beside: Others of the same images, for further figures on the page of one run.
+        out: The page, if the name ends in .html, or the folder for it; nothing is written without.
+        root: Where the images are, if not where they were voted on.
+        commands: The commands that the page of a run shows; by default those that its certificates name.
+        force: Whether to replace another report that is there.
+        progress: Called with the number of images done and of all images.
+
+    Example:
+        >>> runs = {"mine": read_certificates(certificates)}  # a folder written by `multiguard certify`
+        >>> study = report(ReportConfig(title="Mine", images=False), runs, out=out)
+        >>> study.title, sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
+        ('Mine', ['figures', 'report.html', 'tables'])
+        >>> report(ReportConfig(), {**runs, "again": runs["mine"]}).baseline.name
+        'mine'
+    """
+    if not runs:
+        raise InvalidInputError("runs is empty; a report needs at least one")
+    if len(runs) > 1 or config.methods:
+        if beside:
+            raise InvalidInputError("beside adds runs to the page of one run; to compare several, name all of them")
+        return _compare(config, runs, out, force)
+    if config.baseline is not None or config.radii:
+        name = "baseline" if config.baseline is not None else "radii"
+        raise InvalidInputError(f"{name} is about a comparison: name another run, or several methods")
+    (main,), others = runs.values(), beside or {}
+    shown = commands_of([main, *others.values()]) if commands is None else commands
+    study = Study(main, others, config.title or run_title(main), shown)
+    images, missing = _images(main, root) if config.images else (None, None)
+    study.notes.extend([f"the page shows no images: {missing}"] if missing else [])
+    if out is not None:
+        _write(study, config, report_files(out), images, force, progress)
+    if failed := failure_words(main):
+        study.notes.append(failed.removesuffix("."))
+    return study
+
+
+def report_files(out: Path) -> tuple[Path, Path, Path]:
+    """The page of one run, and the folders of its figures and tables: two pages in a folder do not share them.
+
+    >>> [path.as_posix() for path in report_files(Path("runs/mine.html"))]
+    ['runs/mine.html', 'runs/mine-figures', 'runs/mine-tables']
+    """
+    page = out if out.suffix == ".html" else out / PAGE
+    prefix = "" if page.name == PAGE else f"{page.stem}-"
+    return page, page.with_name(f"{prefix}figures"), page.with_name(f"{prefix}tables")
+
+
+def written_files(study: Study, out: Path) -> list[Path]:
+    """The files of a report that is there: the page, the figures and the tables."""
+    page, figures, tables = report_files(out)
+    names = [*(family.key for family in study.families), "labels", *(["draws"] if study.stops else [])]
+    folders = {figures: FORMATS, tables: ("csv", "md", "tex")}
+    return [page, *(folder / f"{name}.{kind}" for folder, kinds in folders.items() for name in names for kind in kinds)]
+
+
+def commands_of(runs: Sequence[Results]) -> list[str]:
+    """The commands that made these runs, as their certificates name them, each once and in order."""
+    stored = [command for run in runs for command in (run.source.get("command"), run.command)]
+    return list(dict.fromkeys(command for command in stored if command and isinstance(command, str)))
+
+
+def _write(
+    study: Study,
+    config: ReportConfig,
+    files: tuple[Path, Path, Path],
+    images: IndexedDataset | None,
+    force: bool,
+    progress: Progress | None,
+) -> None:
+    page, *folders = files
+    for folder in folders:
+        if not real_path(folder).is_relative_to(real_path(page.parent)):
+            raise InvalidInputError(
+                f"{folder} is a link that leads out of {page.parent}, to {real_path(folder)}, and nothing is written "
+                "there; remove the link, or make the whole folder a link"
+            )
+    request = {
+        "title": study.title,
+        "report": to_tree(config),
+        "certificates": _hashes({"": study.main, **study.beside}),
+        "images": study.notes if images is None else [*images.origins],
+        "folders": [os.path.relpath(folder, page.parent) for folder in folders],
+        "multiguard": __version__,
+    }
+    with Outputs(page, "a report", request, folders=folders, force=force) as outputs:
+        if outputs.finished and not force:
+            return
+        draw_figures(study, outputs.stage(folders[0]))
+        write_tables(study, outputs.stage(folders[1]))
+        made = outputs.stage(page.parent) / page.name
+        replaced = write_page(study, made, images=images, gallery=config.gallery, progress=progress)
+        outputs.publish()
+    if replaced:
+        words = "image is not shown: it is not the one" if replaced == 1 else "images are not shown: they are not those"
+        study.notes.append(f"{replaced} {words} voted on")
+
+
+def _compare(config: ReportConfig, runs: Runs, out: Path | None, force: bool) -> Leaderboard:
+    board = compare_runs(config, runs)
+    if out is not None:
+        page = out if out.suffix == ".html" else out / COMPARISON
+        request = {"report": to_tree(config), "certificates": _hashes(runs), "multiguard": __version__}
+        names = [page.with_suffix(suffix).name for suffix in (".csv", ".json")]
+        with Outputs(page, "a comparison", request, names=names, force=force) as outputs:
+            if force or not outputs.finished:
+                write_comparison(board, outputs.stage(page.parent), page.name)
+                outputs.publish()
+    return board
+
+
+def _hashes(runs: Runs) -> dict[str, str]:
+    return {name: run.certificates_hash for name, run in runs.items()}
+
+
+def _images(run: Results, root: Path | None) -> tuple[IndexedDataset | None, str | None]:
+    """The images that were voted on, or why they cannot be shown."""
+    if "data" not in run.source:
+        return None, "the votes do not name their images"
+    try:
+        source = Source.from_dict(run.source["data"])
+        return (source if root is None else replace(source, root=root)).open(), None
+    except DataError as error:
+        return None, str(error)
