@@ -47,8 +47,6 @@ def report_command(
     Differences to the baseline have 95 % confidence intervals over the images that all runs have.
 
     Example: multiguard report runs/certificates --out runs/report.html
-
-    Example: multiguard report before=runs/one after=runs/two --radius 0.25,0.5 --out runs/comparison
     """
     if len(runs) > 1 or "methods" in part:
         _compare(ReportConfig(**part), runs, beside, out, force)
