@@ -13,7 +13,7 @@ from multiguard.certify.noise import HIDDEN
 from multiguard.errors import InvalidInputError
 from multiguard.models import load
 from multiguard.smooth import Smoother, philox, vote_dataset
-from multiguard.smooth.adaptive import AdaptivePlan, default_radii
+from multiguard.smooth.adaptive import AdaptivePlan
 from multiguard.smooth.noise_source import DEVICE_PHILOX, HOST_PHILOX, hidden_pixels, noise_scale
 from multiguard.smooth.prediction import LivePrediction
 from multiguard.votes import read_votes
@@ -211,6 +211,6 @@ def test_adaptive_radii():
     with pytest.raises(InvalidInputError, match="whole number"):
         list(vote_dataset(smoother, Images(1), "unused", adaptive=AdaptivePlan(TopK(1, 1), (0.5,), 100)) or ())
     for noise in KINDS:
-        radii = default_radii(noise)
+        radii = noise.default_radii
         assert radii == tuple(sorted(set(radii)))
         assert np.all(noise.down(1.0, radii) > 0)

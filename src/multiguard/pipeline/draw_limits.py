@@ -5,9 +5,9 @@ import math
 import numpy as np
 
 from multiguard.certify.draws import fixed_permutation
-from multiguard.certify.noise import BandAblation, Gaussian, Noise
+from multiguard.certify.noise import Gaussian, Noise
 from multiguard.certify.radii import certified_radii
-from multiguard.certify.rules import Method, Rule, TopK
+from multiguard.certify.rules import Method, Rule
 
 
 def largest_radius(
@@ -23,6 +23,7 @@ def largest_radius(
         alpha: The error allowed.
         method: The method that will certify them; None for the default one for so many draws.
 
+    >>> from multiguard.certify import TopK
     >>> largest_radius(5, TopK(k=1, k_prime=1), 10, Gaussian(0.5), 0.001)
     -inf
     >>> round(largest_radius(1000, TopK(k=1, k_prime=1), 10, Gaussian(0.5), 0.001), 2)
@@ -30,10 +31,10 @@ def largest_radius(
     """
     hits = np.zeros((draws, num_labels), bool)
     hits[:, 0] = True
-    others = rule.k_prime - 1 if isinstance(rule, TopK) else 0
+    others = 0 if rule.k_prime is None else rule.k_prime - 1
     for place in range(others):
         hits[np.arange(draws), 1 + (np.arange(draws) * others + place) % (num_labels - 1)] = True
-    rows = hits if isinstance(noise, BandAblation) else hits[fixed_permutation(draws)]
+    rows = hits if noise.enumerated else hits[fixed_permutation(draws)]
     radius = float(certified_radii(rows, [0], rule, noise=noise, alpha=alpha, method=method).true[0])
     return radius if radius >= 0 else -math.inf
 
@@ -41,6 +42,7 @@ def largest_radius(
 def fewest_draws(rule: Rule, num_labels: int, alpha: float, method: Method | None = None) -> int:
     """The fewest draws that prove anything by a method if all of them agree on one label.
 
+    >>> from multiguard.certify import TopK
     >>> fewest_draws(TopK(k=1, k_prime=1), 10, 0.001), fewest_draws(TopK(k=1, k_prime=1), 10, 0.001, "coupled")
     (12, 30)
     """
@@ -62,4 +64,4 @@ def nothing_words(draws: int, rule: Rule, num_labels: int, alpha: float, method:
 
 def rule_words(rule: Rule) -> str:
     """The parameters of a rule."""
-    return f"k = {rule.k}, k' = {rule.k_prime}" if isinstance(rule, TopK) else f"t = {rule.t:g}"
+    return f"t = {rule.t:g}" if rule.t is not None else f"k = {rule.k}, k' = {rule.k_prime}"

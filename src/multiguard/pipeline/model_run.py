@@ -9,7 +9,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from multiguard.certify import BandAblation, Method, Noise, Rule
+from multiguard.certify import Method, Noise, Rule
 from multiguard.certify.arguments import check_alpha
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import LabelSource
@@ -21,7 +21,6 @@ from multiguard.pipeline.recipe import CertifyPart
 from multiguard.pipeline.sanity import data_warnings
 from multiguard.results import Results
 from multiguard.smooth import AdaptivePlan, Smoother
-from multiguard.smooth.adaptive import default_radii
 from multiguard.smooth.dataset import OnError, VoteRun, make_scheme, open_data
 
 Report = Callable[[str, int, int], None]
@@ -52,7 +51,7 @@ def certify_data(
         )
     if isinstance(methods, str):
         raise InvalidInputError(f"methods is the text {methods!r}; give a list of methods, such as methods=['joint']")
-    bands = isinstance(smoother.noise, BandAblation)
+    bands = smoother.noise.enumerated
     if draws is None and not bands and any(method != "betting" for method in methods or ()):
         raise InvalidInputError(
             f"methods is {list(methods or ())}, and only 'betting' holds where each input takes as many draws as it "
@@ -88,7 +87,7 @@ def certify_data(
 
 def _plan(rule: Rule, noise: Noise, alpha: float, max_draws: int, radii: Sequence[float] | None) -> AdaptivePlan:
     """When an input stops."""
-    wanted = default_radii(noise) if radii is None else tuple(radii)
+    wanted = noise.default_radii if radii is None else tuple(radii)
     return AdaptivePlan(rule, wanted, max_draws, alpha)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.certify.noise import Noise
-from multiguard.certify.rules import Rule, TopK
+from multiguard.certify.rules import Rule
 from multiguard.data.image import decode_image, read_image_bytes
 from multiguard.data.image_folder import find_images
 from multiguard.errors import ImageError, ImageFailure, ModelError
@@ -23,7 +23,6 @@ from multiguard.pipeline.job_model import (
     unnamed_labels,
 )
 from multiguard.smooth import Prediction, Smoother
-from multiguard.smooth.adaptive import default_radii
 from multiguard.smooth.config import PredictConfig, named_noise
 from multiguard.smooth.noise_source import resolve_seed
 from multiguard.smooth.settings import cpu_has_bfloat16, resolve_device
@@ -126,7 +125,7 @@ def make_predictor(model: ModelConfig, part: PredictConfig) -> Predictor:
 
 
 def _smoother(part: PredictConfig, classifier: Classifier, rule: Rule, noise: Noise, quick: bool) -> Smoother:
-    ranks = min(max(rule.k_prime, 1), len(classifier.label_names)) if isinstance(rule, TopK) else None
+    ranks = min(max(rule.k_prime, 1), len(classifier.label_names)) if rule.k_prime is not None else None
     more: dict[str, Any] = _QUICK if quick and part.precision is None else {"precision": part.precision}
     return Smoother(
         classifier,
@@ -161,7 +160,7 @@ def _predict_image(predictor: Predictor, file: Path) -> ImagePrediction:
     how: dict[str, Any] = {name: getattr(part, name) for name in ("pilot_draws", "draws", "alpha", "noise_seed")}
     try:
         prediction = predictor.smoother.predict(
-            image, predictor.rule, radii=part.radii or default_radii(noise), image_id=digest, **how
+            image, predictor.rule, radii=part.radii or noise.default_radii, image_id=digest, **how
         )
     except ModelError as error:
         raise ModelError(str(error).removeprefix(f"image {digest!r}").lstrip(",: ")) from error

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from multiguard.certify.noise import BandAblation
 from multiguard.certify.rules import Rule, Threshold, TopK
 from multiguard.data.in_memory import MemoryDataset
 from multiguard.data.sample import Dataset
@@ -123,7 +122,7 @@ def radius_words(prepared: "PreparedVote") -> str:
     if math.isinf(radius):
         return "one label cannot be lost: there are too few others"
     shown = prepared.noise.describe(math.floor(100 * radius) / 100)
-    if isinstance(prepared.noise, BandAblation):
+    if prepared.noise.enumerated:
         return f"{draws} bands that all agree on one label hold against {shown} ({rule_words(rule)})"
     return f"{draws} draws that all agree on one label prove {shown} at alpha = {_ALPHA:g} ({rule_words(rule)})"
 

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from joblib.externals.loky import cpu_count, get_reusable_executor
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from multiguard.certify import Rule, settled_by_betting
 from multiguard.certify.arguments import check_alpha, check_count, check_forecast_margin, check_radii
-from multiguard.certify.noise import Gaussian, Noise, PixelAblation, Uniform
 from multiguard.smooth.settings import Settings
 from multiguard.votes import VoteRow
 from multiguard.votes.types import as_array
@@ -23,26 +21,6 @@ _STOPS = (50, 100, 200, 300, 500, 700, *(m * 10**e for e in range(2, 8) for m in
 # A process that has made no decision for so many seconds ends, also if its parent was killed.
 _IDLE_SECONDS = 30
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-# Where draws must be able to prove more, in sigma, if nobody says otherwise.
-_RADII = (0.5, 1.0, 1.5, 2.0)
-_VARIATIONS = (1 / 8, 1 / 4, 3 / 8, 1 / 2)  # for other noises, the total variation that such a radius means
-
-
-def default_radii(noise: Noise) -> tuple[float, ...]:
-    """The radii at which claims must be settled if nobody names others: some that this noise can prove.
-
-    >>> default_radii(Gaussian(0.5)), default_radii(Uniform(0.5)), default_radii(PixelAblation(45, 1024))
-    ((0.25, 0.5, 0.75, 1.0), (0.125, 0.25, 0.375, 0.5), (2.0, 6.0, 10.0, 15.0))
-    """
-    if isinstance(noise, Gaussian):
-        return tuple(noise.sigma * each for each in _RADII)
-    if isinstance(noise, Uniform):
-        return tuple(2 * noise.half_width * each for each in _VARIATIONS)
-    # The most that stays below each total variation, found among the whole numbers.
-    most = noise.pixels if isinstance(noise, PixelAblation) else noise.columns
-    reached = noise.variation(np.arange(most + 1))
-    counts = [int(np.searchsorted(reached, each, side="right")) - 1 for each in _VARIATIONS]
-    return tuple(float(count) for count in sorted({max(count, 1) for count in counts}))
 
 
 @dataclass(frozen=True)

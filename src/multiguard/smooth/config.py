@@ -5,17 +5,15 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from multiguard.certify.arguments import check_radii
-from multiguard.certify.noise import BandAblation, Noise
+from multiguard.certify.noise import Noise
 from multiguard.certify.noise_arguments import NO_NOISE, given_noise
-from multiguard.certify.rules import Rule, RuleName, make_rule
+from multiguard.certify.rules import Rule, RuleName, default_rule
 from multiguard.data.config import Side
 from multiguard.errors import InvalidInputError
 from multiguard.io.config import Config, Count, Draws, Fraction, Threads, described
 
 _DEFAULT_DRAWS, _DEFAULT_MAX_DRAWS = 1000, 10_000
 _DEFAULT_PILOT_DRAWS = 100
-_DEFAULT_K = 5
-_DEFAULT_THRESHOLD = 0.5
 
 _Device = Annotated[
     str,
@@ -92,12 +90,14 @@ class VoteConfig(Config, frozen=True):
 
     def for_noise(self, noise: Noise) -> "VoteConfig":
         """The same with the number of draws filled in; a band ablation has one per column, and no others."""
-        if not isinstance(noise, BandAblation):
+        if noise.positions is None:
             return self.replace(draws=_DEFAULT_DRAWS) if self.draws is None else self
-        if self.draws not in (None, noise.columns) or self.pilot_draws:
-            given = f"draws is {self.draws}" if self.draws not in (None, noise.columns) else "pilot_draws is given"
-            raise InvalidInputError(f"{given}, and {noise} votes once for each of {noise.columns} bands; leave it out")
-        return self.replace(draws=noise.columns, pilot_draws=0)
+        if self.draws not in (None, noise.positions) or self.pilot_draws:
+            given = f"draws is {self.draws}" if self.draws not in (None, noise.positions) else "pilot_draws is given"
+            raise InvalidInputError(
+                f"{given}, and {noise} votes once for each of {noise.positions} {noise.draw_words}; leave it out"
+            )
+        return self.replace(draws=noise.positions, pilot_draws=0)
 
     def pilots(self, labelled: bool) -> int:
         """How many draws per image choose its labels."""
@@ -148,13 +148,7 @@ class PredictConfig(Config, frozen=True):
 
     def rule_for(self, num_labels: int) -> Rule:
         """The smoothed classifier, with defaults for what is left open."""
-        k, k_prime, threshold = self.k, self.k_prime, self.threshold
-        if self.rule == "top-k":
-            k = min(_DEFAULT_K, num_labels) if k is None else k
-            k_prime = (k + 1) // 2 if k_prime is None else k_prime
-        elif threshold is None:
-            threshold = _DEFAULT_THRESHOLD
-        return make_rule(self.rule, k=k, k_prime=k_prime, threshold=threshold)
+        return default_rule(self.rule, num_labels, k=self.k, k_prime=self.k_prime, threshold=self.threshold)
 
 
 def named_noise(sigma: float | None, noise: str | None) -> str | None:

@@ -12,7 +12,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from multiguard.certify.arguments import check_count
-from multiguard.certify.noise import BandAblation
 from multiguard.data.image import image_hash
 from multiguard.data.in_memory import as_dataset, first_input
 from multiguard.data.sample import Dataset, Sample
@@ -120,13 +119,13 @@ def make_scheme(
     noise_seed: int | None,
 ) -> Scheme:
     """The draws of every image, checked; the arguments are those of `vote_dataset`."""
-    if isinstance(bands := smoother.noise, BandAblation):
-        if draws not in (None, bands.columns) or adaptive is not None or pilot_draws:
+    if (positions := smoother.noise.positions) is not None:
+        if draws not in (None, positions) or adaptive is not None or pilot_draws:
             raise InvalidInputError(
-                f"every band of {bands} votes once, {bands.columns} draws per image; leave out draws, adaptive and "
-                "pilot_draws."
+                f"every band of {smoother.noise} votes once, {positions} draws per image; leave out draws, adaptive "
+                "and pilot_draws."
             )
-        draws = bands.columns
+        draws = positions
     if (draws is None) == (adaptive is None):
         raise InvalidInputError(
             "draws is a fixed number of draws, adaptive a plan of when to stop; give one of the two."

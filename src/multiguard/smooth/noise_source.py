@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.certify.noise import HIDDEN, BandAblation, Gaussian, Noise, PixelAblation
+from multiguard.certify.noise import HIDDEN, Noise
 from multiguard.errors import InvalidInputError
 
 # Part of the noise key: renaming one changes its noise. "bare" has none: the image as it is.
@@ -89,6 +89,7 @@ class HostNoise:
     `threads` share the rows, without influence on the values.
 
     >>> noisy = np.empty((2, 3), dtype=np.float32)
+    >>> from multiguard.certify import Gaussian
     >>> HostNoise(Gaussian(0.5)).perturb([np.ones(3, np.float32)] * 2, [noise_key(0, "cat.jpg")] * 2, [0, 1], noisy)
     >>> noisy.round(2)
     array([[0.81, 0.62, 0.81],
@@ -96,15 +97,14 @@ class HostNoise:
     """
 
     def __init__(self, noise: Noise, threads: int = 1) -> None:
-        self._noise, self._fill = noise, _filler(noise)
+        self._count, self._fill = noise.sample(_HostSampler())
         self._words = [_Words() for _ in range(threads)]
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def perturb(self, images: Sequence[Pixels], keys: Sequence[bytes], draws: Sequence[int], out: Pixels) -> None:
         """Write the image with the noise of its draw into each row of `out`: one row per image, key and draw."""
         pairs = -(-out[0].size // 2)
-        ablation = isinstance(self._noise, PixelAblation | BandAblation)
-        count = pairs if not ablation else self._noise.pixels if isinstance(self._noise, PixelAblation) else 0
+        count = pairs if self._count is None else self._count
         step = max(1, _CACHED_PAIRS // pairs)
         parts = [slice(start, start + step) for start in range(0, len(out), step)]
 
@@ -136,18 +136,24 @@ class _Words:
         return words
 
 
+# From words (rows, count), draws and images to noisy rows.
 _Fill = Callable[[NDArray[np.uint64], Sequence[int], Sequence[Pixels], Pixels], None]
 
 
-def _filler(noise: Noise) -> _Fill:
-    """What writes noisy rows from their words, draws and images."""
-    if isinstance(noise, PixelAblation):
-        return partial(_hide_pixels, noise.keep)
-    if isinstance(noise, BandAblation):
-        return partial(_hide_columns, noise)
-    if isinstance(noise, Gaussian):
-        return partial(_add, _box_muller, noise_scale(noise.sigma))
-    return partial(_add, _uniform, noise_scale(noise.half_width))
+class _HostSampler:
+    """How many words a row takes, None for one per pair of values, and what makes noisy rows of them."""
+
+    def gaussian(self, sigma: float) -> tuple[int | None, _Fill]:
+        return None, partial(_add, _box_muller, noise_scale(sigma))
+
+    def uniform(self, half_width: float) -> tuple[int | None, _Fill]:
+        return None, partial(_add, _uniform, noise_scale(half_width))
+
+    def pixels(self, keep: int, pixels: int) -> tuple[int | None, _Fill]:
+        return pixels, partial(_hide_pixels, keep)
+
+    def band(self, width: int, columns: int) -> tuple[int | None, _Fill]:
+        return 0, partial(_hide_columns, width, columns)
 
 
 def _add(
@@ -187,14 +193,14 @@ def hidden_pixels(words: NDArray[np.uint64], keep: int) -> NDArray[np.bool_]:
 
 
 def _hide_columns(
-    bands: BandAblation, _: NDArray[np.uint64], draws: Sequence[int], images: Sequence[Pixels], out: Pixels
+    width: int, columns: int, _: NDArray[np.uint64], draws: Sequence[int], images: Sequence[Pixels], out: Pixels
 ) -> None:
     """Each image (channels, height, columns) with only the band that starts at the column of its draw."""
     starts = np.asarray(draws, dtype=np.int64)[:, None]
-    hidden = (np.arange(bands.columns) - starts) % bands.columns >= bands.width
-    for row, image, columns in zip(out, images, hidden, strict=True):
+    hidden = (np.arange(columns) - starts) % columns >= width
+    for row, image, where in zip(out, images, hidden, strict=True):
         np.copyto(row, image)
-        np.copyto(row, HIDDEN, where=columns)
+        np.copyto(row, HIDDEN, where=where)
 
 
 def _uniform(words: NDArray[np.uint64], scale: float, out: Pixels) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from multiguard.certify.noise import HIDDEN, BandAblation, Gaussian, Noise, PixelAblation
+from multiguard.certify.noise import HIDDEN, Noise
 from multiguard.smooth.noise_source import noise_scale
 
 Words4 = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -31,17 +31,39 @@ _SINE = (3.14159264, -5.167710077, 2.550077387, -0.5982904113, 0.07765591228)
 
 def device_noise(noise: Noise) -> Perturb:
     """What adds this noise to images on their device; the arguments of the result are described at `Perturb`."""
-    if isinstance(noise, PixelAblation | BandAblation):
-        hide = _hidden_pixels(noise) if isinstance(noise, PixelAblation) else _hidden_columns(noise)
+    return noise.sample(_DeviceSampler())
 
-        def ablate(pixels: Tensor, words: Tensor, draws: Tensor, noisy_rows: Tensor) -> Tensor:
-            hidden = hide(words, draws, pixels.shape[2:]) & (noisy_rows.view(-1, 1, 1, 1) != 0)
-            return torch.where(hidden, HIDDEN, pixels)
 
-        return ablate
-    make, width = (standard_normal, noise.sigma) if isinstance(noise, Gaussian) else (uniform, noise.half_width)
-    scale = noise_scale(width)
+class _DeviceSampler:
+    """Each noise as operations on tensors."""
 
+    def gaussian(self, sigma: float) -> Perturb:
+        return _adder(standard_normal, noise_scale(sigma))
+
+    def uniform(self, half_width: float) -> Perturb:
+        return _adder(uniform, noise_scale(half_width))
+
+    def pixels(self, keep: int, pixels: int) -> Perturb:
+        def hidden(words: Tensor, draws: Tensor, size: Sequence[int]) -> Tensor:
+            first, second, *_ = _words_at(words, draws, math.prod(size))
+            keys = (_unsigned(first) << 31) | (_unsigned(second) >> 1)
+            order = torch.sort(keys, dim=1, stable=True).indices[:, :keep]
+            return torch.ones_like(keys, dtype=torch.bool).scatter(1, order, False).view(-1, 1, *size)
+
+        return _hider(hidden)
+
+    def band(self, width: int, columns: int) -> Perturb:
+        def hidden(_: Tensor, draws: Tensor, __: Sequence[int]) -> Tensor:
+            places = torch.arange(columns, device=draws.device) - draws.view(-1, 1)
+            return (torch.remainder(places, columns) >= width).view(-1, 1, 1, columns)
+
+        return _hider(hidden)
+
+
+_OfRows = Callable[[Tensor, Tensor, Sequence[int]], Tensor]  # of the words, draws and shape of rows
+
+
+def _adder(make: _OfRows, scale: float) -> Perturb:
     def add(pixels: Tensor, words: Tensor, draws: Tensor, noisy_rows: Tensor) -> Tensor:
         drawn = scale * make(words, draws, pixels.shape[1:])
         return pixels + drawn * noisy_rows.reshape(-1, *[1] * (pixels.ndim - 1))
@@ -49,26 +71,12 @@ def device_noise(noise: Noise) -> Perturb:
     return add
 
 
-def _hidden_pixels(noise: PixelAblation) -> Callable[[Tensor, Tensor, Sequence[int]], Tensor]:
-    keep = noise.keep
+def _hider(hide: _OfRows) -> Perturb:
+    def ablate(pixels: Tensor, words: Tensor, draws: Tensor, noisy_rows: Tensor) -> Tensor:
+        hidden = hide(words, draws, pixels.shape[2:]) & (noisy_rows.view(-1, 1, 1, 1) != 0)
+        return torch.where(hidden, HIDDEN, pixels)
 
-    def hidden(words: Tensor, draws: Tensor, size: Sequence[int]) -> Tensor:
-        first, second, *_ = _words_at(words, draws, math.prod(size))
-        keys = (_unsigned(first) << 31) | (_unsigned(second) >> 1)
-        order = torch.sort(keys, dim=1, stable=True).indices[:, :keep]
-        return torch.ones_like(keys, dtype=torch.bool).scatter(1, order, False).view(-1, 1, *size)
-
-    return hidden
-
-
-def _hidden_columns(noise: BandAblation) -> Callable[[Tensor, Tensor, Sequence[int]], Tensor]:
-    width, columns = noise.width, noise.columns
-
-    def hidden(_: Tensor, draws: Tensor, __: Sequence[int]) -> Tensor:
-        places = torch.arange(columns, device=draws.device) - draws.view(-1, 1)
-        return (torch.remainder(places, columns) >= width).view(-1, 1, 1, columns)
-
-    return hidden
+    return ablate
 
 
 def philox4x32(counter: Words4, key: tuple[Tensor, Tensor]) -> Words4:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from multiguard.certify import Method, Noise, Rule, certified_radii, label_radii, settled_by_betting
 from multiguard.certify.arguments import check_alpha
-from multiguard.certify.noise import BandAblation
 from multiguard.errors import InvalidInputError
 from multiguard.io.rounding import radius_text
 from multiguard.smooth.inputs import Image, content_id
@@ -165,7 +164,7 @@ class LivePrediction:
         noise_seed: int | None = None,
         image_id: str | None = None,
     ) -> None:
-        if isinstance(noise := smoother.noise, BandAblation):
+        if (noise := smoother.noise).enumerated:
             raise InvalidInputError(
                 f"every band of {noise} votes once, so there are no draws to look at between; use Smoother.predict"
             )

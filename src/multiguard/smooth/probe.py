@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from multiguard.certify.noise import Gaussian, Noise
+from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.classifier import Classifier, state_checksum
 from multiguard.smooth.engine import check_scores, noisy_images
@@ -146,7 +146,7 @@ def check_unit(image: Tensor, classifier: Classifier, noise: Noise) -> list[str]
         return []
     low, high = float(image.min()), float(image.max())
     if image.dtype == torch.uint8 or (low >= 0 and high <= 1):
-        if isinstance(noise, Gaussian) and noise.sigma > _LARGE_SIGMA:
+        if noise.sigma is not None and noise.sigma > _LARGE_SIGMA:
             return [f"sigma is {noise.sigma:g}, and pixels lie in [0, 1]: for pixels in 0..255 divide it by 255"]
         return []
     values = f"an image holds values from {low:g} to {high:g}"

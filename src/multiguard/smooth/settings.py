@@ -4,14 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import numpy as np
 import torch
 from torch import nn
 
-from multiguard.certify import Rule, RuleName, TopK
+from multiguard.certify import Rule, RuleName
 from multiguard.certify.arguments import check_count, check_fraction
-from multiguard.certify.noise import BandAblation, Gaussian, Noise, PixelAblation, Uniform
-from multiguard.certify.rules import check_ranks
+from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import Classifier
 from multiguard.models.host_network import HostNetwork
@@ -19,7 +17,7 @@ from multiguard.smooth.noise_source import DEVICE_PHILOX, HOST_PHILOX, NoiseSour
 from multiguard.votes.types import DEFAULT_RANKS, vote_dtype
 
 Precision = Literal["float32", "bfloat16", "float16"]
-_CHANNELS, _IMAGE_DIMENSIONS = 3, 3
+_CHANNELS = 3
 DTYPES: dict[Precision, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -61,31 +59,7 @@ class Settings:
                 "makes votes for the threshold rule, k_max for the top-k rule."
             )
         rule.check(num_labels)
-        if isinstance(rule, TopK) and self.k_max is not None:
-            check_ranks(rule.k_prime, self.k_max)
-
-    def check_shape(self, image: str, shape: Sequence[int]) -> None:
-        """Raises `InvalidInputError` unless an input of this shape can get the noise: an ablation needs one size."""
-        *_, height, width = (0, 0, *shape) if len(shape) == _IMAGE_DIMENSIONS else (0, 0)
-        if isinstance(self.noise, BandAblation):
-            fits, expected = width == self.noise.columns, f"{self.noise.columns} columns"
-        elif isinstance(self.noise, PixelAblation):
-            fits, expected = height * width == self.noise.pixels, f"{self.noise.pixels} pixels (height x width)"
-        else:
-            return
-        if not fits:
-            raise InvalidInputError(
-                f"{image} has shape {tuple(shape)}, but the noise {self.noise} is for images (channels, height, width) "
-                f"of {expected}; resize it first (--size)"
-            )
-
-    def check_draws(self, first_draw: int, draws: int) -> None:
-        """Raises `InvalidInputError` for draws that a band ablation does not have: it has one per column."""
-        if isinstance(self.noise, BandAblation) and first_draw + draws > self.noise.columns:
-            raise InvalidInputError(
-                f"draws up to {first_draw + draws} of the noise {self.noise}, which has {self.noise.columns}, one per "
-                "band; leave out the number of draws"
-            )
+        rule.check_ranks(self.k_max)
 
 
 def resolve_settings(
@@ -114,8 +88,9 @@ def resolve_settings(
         raise InvalidInputError(f"clamp must be left out with the noise {noise}: hidden pixels would become black")
     check_choice("precision", precision := precision or ("bfloat16" if fast else "float32"), DTYPES)
     ranks = check_count("k_max", min(DEFAULT_RANKS, labels) if k_max is None else k_max, labels)
+    noise.check_float32()
     settings = Settings(
-        noise=_check_noise(noise),
+        noise=noise,
         k_max=ranks if score_threshold is None else None,
         score_threshold=None if score_threshold is None else check_fraction("score_threshold", score_threshold),
         device=resolved,
@@ -127,7 +102,7 @@ def resolve_settings(
         clamp=clamp,
     )
     if classifier.image_size is not None:
-        settings.check_shape(f"an image of {classifier.name}", (_CHANNELS, *classifier.image_size))
+        noise.check_shape(f"an image of {classifier.name}", (_CHANNELS, *classifier.image_size))
     return settings
 
 
@@ -143,16 +118,6 @@ def _runs_in_torch(classifier: Classifier, options: Sequence[str]) -> bool:
             f"{', '.join(options)}."
         )
     return not outside
-
-
-def _check_noise(noise: Noise) -> Noise:
-    """The noise, if it can be made in float32."""
-    least, most = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
-    named = "sigma" if isinstance(noise, Gaussian) else "half_width" if isinstance(noise, Uniform) else None
-    if named is not None and not least <= getattr(noise, named) <= most:
-        given = getattr(noise, named)
-        raise InvalidInputError(f"{named} must be within float32, {least:.1e} to {most:.1e}, got {given!r}")
-    return noise
 
 
 def resolve_device(device: str | torch.device | None) -> torch.device:

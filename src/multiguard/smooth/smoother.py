@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from multiguard.certify import Method, Rule
 from multiguard.certify.arguments import check_radii
-from multiguard.certify.noise import BandAblation, Noise
+from multiguard.certify.noise import Noise
 from multiguard.certify.noise_arguments import resolve_noise
 from multiguard.errors import ImageFailure, ModelError
 from multiguard.io.names import shorten_names
@@ -253,8 +253,8 @@ class Smoother:
         key = noise_key(whole_number("noise_seed", noise_seed), image_id, stream)
         tensor = image_tensor(image_id, image, self.classifier.image_size)
         self.find_labels(tensor)
-        self.settings.check_shape(f"image {image_id!r}", tensor.shape)
-        self.settings.check_draws(first, count)
+        self.noise.check_shape(f"image {image_id!r}", tensor.shape)
+        self.noise.check_draws(first, count)
         copy = copy_to_device(tensor, self.settings.device)
         return Job(image_id, key, copy, first, count, noisy=stream != "bare")
 
@@ -315,8 +315,8 @@ class Smoother:
         Prediction of 1 label, noise seed 0:
           cat: stays up to 0.600
         """
-        if isinstance(self.noise, BandAblation):
-            return self._predict_by_bands(image, rule, self.noise, image_id)
+        if self.noise.positions is not None:
+            return self._predict_by_positions(image, rule, self.noise.positions, image_id)
         most = check_draws(draws)
         live = LivePrediction(
             self, image, rule, pilot_draws=pilot_draws, alpha=alpha, noise_seed=noise_seed, image_id=image_id
@@ -335,13 +335,13 @@ class Smoother:
                 break
         return live.prediction()
 
-    def _predict_by_bands(self, image: Image, rule: Rule, bands: BandAblation, image_id: str | None) -> Prediction:
+    def _predict_by_positions(self, image: Image, rule: Rule, positions: int, image_id: str | None) -> Prediction:
         names = self.find_labels(image)
         self.settings.check_rule(rule, len(names))
         name = content_id(image) if image_id is None else image_id
-        votes = as_array(self.votes(image, bands.columns, noise_seed=0, image_id=name), rule.name)
+        votes = as_array(self.votes(image, positions, noise_seed=0, image_id=name), rule.name)
         labels = rule.returned(votes, len(names))
-        options: dict[str, Any] = {"num_labels": len(names), "noise": bands, "alpha": 0.5, "method": "enumerated"}
+        options: dict[str, Any] = {"num_labels": len(names), "noise": self.noise, "alpha": 0.5, "method": "enumerated"}
         found = confirm_labels(labels, votes, rule, **options)
         return replace(found, names=tuple(names[label] for label in labels), image_id=name)
 
