@@ -83,7 +83,7 @@ def test_one_reader():
     """Every file of a user is read through `read_regular` or `open_regular`, which never wait and have a limit."""
     reading = re.compile(r"\.read_text$|\.read_bytes$|^open$|\bpath\.open$|^(os|io|codecs)\.open$")
     known = {
-        *(("io/files.py", "os.open"), ("io/lock.py", "os.open")),  # the readers themselves, and the lock
+        ("io/files.py", "os.open"),  # the readers themselves
         ("pipeline/record.py", "(_PROCESS / 'status').read_text"),  # the system's
         ("train/checkpoint.py", "path.open"),  # the beginning of a regular file
     }

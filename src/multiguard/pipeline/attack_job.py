@@ -39,8 +39,8 @@ from multiguard.pipeline.folders import check_content, check_inside
 from multiguard.pipeline.job_model import load_model, recorded_model
 from multiguard.pipeline.vote_job import fewer_images
 from multiguard.report import draw_attack, write_attack_table
-from multiguard.results import AttackFolder, Results, read_attacks, read_certificates, write_attacks
-from multiguard.results.attack_files import attack_outputs
+from multiguard.results import AttackFolder, Results, read_attacks, read_certificates
+from multiguard.results.attack_files import attack_stage, stage_attacks
 from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.smooth import Smoother
 from multiguard.smooth.fingerprint import execution
@@ -86,18 +86,17 @@ class PreparedAttack:
     notes: tuple[str, ...]  # what the user should know first
 
     def attack(self, progress: Callable[[int, int], None] | None = None) -> AttackFolder:
-        """Attack, and write the folder, its table and its figure from what the folder then holds.
-
-        The attack is kept before its table and figure are made; a second call makes only what is missing.
-        """
+        """Attack, and write the folder with its table and its figure; the same attack finds its work done."""
         job, digest = self.job, self.certified.certificates_hash
         inputs = attack_inputs(job, digest)
-        with attack_outputs(job.out, inputs, force=job.force) as outputs:
-            if job.force or not outputs.has_head:
-                how: dict[str, Any] = {"command": job.command or None, "request": inputs, "force": job.force}
-                how |= {"certificates_hash": digest, "provenance": self.certified.provenance}
-                write_attacks(job.out, self._attacks(progress), **how)
-        return _finish(job, inputs)
+        with attack_stage(job.out, inputs, force=job.force) as stage:
+            if stage is not None:
+                attacks = self._attacks(progress)
+                more: dict[str, Any] = {"command": job.command or None, "provenance": self.certified.provenance}
+                stage_attacks(stage, attacks, certificates_hash=digest, **more)
+                write_attack_table(attacks, stage)
+                draw_attack(attacks, stage)
+        return read_attacks(job.out)
 
     def _attacks(self, progress: Callable[[int, int], None] | None) -> Attacks:
         job, certificates = self.job, self.certified.certificates
@@ -157,23 +156,12 @@ def _plain(value: Any) -> Any:
 
 
 def finished_attack(job: AttackJob) -> AttackFolder | None:
-    """The attack that the same job has already made, its table and figure completed; None if there is none."""
+    """The attack that the same job has already made; None if there is none."""
     _check_folder(job)
     inputs = attack_inputs(job, file_checksum(job.certificates / CERTIFICATES_NAME))
-    with attack_outputs(job.out, inputs, force=job.force) as outputs:
-        found = outputs.has_head and not job.force
-    return _finish(job, inputs) if found else None
-
-
-def _finish(job: AttackJob, inputs: dict[str, Any]) -> AttackFolder:
-    """Make the table and the figure of the attack in the folder, if they are not there."""
-    with attack_outputs(job.out, inputs) as outputs:
-        written = read_attacks(job.out)
-        if not outputs.finished:
-            write_attack_table(written.attacks, outputs.stage(job.out))
-            draw_attack(written.attacks, outputs.stage(job.out))
-            outputs.publish()
-    return written
+    with attack_stage(job.out, inputs, force=job.force) as stage:
+        finished = stage is None
+    return read_attacks(job.out) if finished else None
 
 
 def _check_folder(job: AttackJob) -> None:

@@ -22,11 +22,12 @@ from multiguard.evaluate import (
 from multiguard.io.config import to_tree
 from multiguard.io.files import read_regular
 from multiguard.io.records import decode_json
+from multiguard.io.writer import holds_other
 from multiguard.pipeline.draw_limits import largest_radius, nothing_words
 from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_inside
 from multiguard.pipeline.recipe import CertifyPart
-from multiguard.results import Results, read_certificates, write_certificates
-from multiguard.results.certificate_files import certificates_outputs
+from multiguard.results import Results, read_certificates
+from multiguard.results.certificate_files import CERTIFICATES_NAME, certificates_stage, stage_certificates
 from multiguard.version import __version__
 from multiguard.votes import Votes
 from multiguard.votes.shards import OpenManifest, open_manifest
@@ -78,7 +79,7 @@ def with_choice(job: CertifyJob, tuned: Tuned) -> CertifyJob:
 def with_own_folder(job: CertifyJob, votes_hash: str) -> CertifyJob:
     """The job with its config in the name of its folder, if certificates of another config are there already."""
     config = job.part.config(job.rule)
-    if job.force or not certificates_outputs(job.out, job.inputs(votes_hash)).holds_other:
+    if job.force or not holds_other(job.out / CERTIFICATES_NAME, job.inputs(votes_hash)):
         return job
     named = {**config.rule.options, "alpha": config.alpha, "n": job.part.draws}
     default = CertifyPart()
@@ -112,16 +113,16 @@ def certify(job: CertifyJob, progress: Progress | None = None, *, opened: OpenMa
     check_content(job.out, "certificates")
     if job.out.parent == job.votes.parent:
         check_inside(job.votes.parent, job.out)
-    with certificates_outputs(job.out, request, force=job.force) as outputs:
-        if job.force or not outputs.finished:
-            _write(job, request, config, votes, source, radius, progress)
-        del whole, votes  # what is read back takes as much memory again
-        return read_certificates(job.out)
+    with certificates_stage(job.out, request, force=job.force) as stage:
+        if stage is not None:
+            _write(job, stage, config, votes, source, radius, progress)
+    del whole, votes  # what is read back takes as much memory again
+    return read_certificates(job.out)
 
 
 def _write(
     job: CertifyJob,
-    request: Mapping[str, Any],
+    stage: Path,
     config: CertifyConfig,
     votes: Votes,
     source: dict[str, Any],
@@ -132,8 +133,8 @@ def _write(
     certificates = certify_votes(votes, config, **shared, progress=progress and partial(progress, "certifying"))
     lines = curves(certificates, radius, bands=job.part.bands or None)
     lines += sweep(votes, config, job.vary, radius, **shared, progress=progress and partial(progress, "sweeping"))
-    more: dict[str, Any] = {"source": source, "command": job.command or None, "force": job.force}
-    write_certificates(job.out, certificates, lines, radius=radius, votes=votes, request=request, **more)
+    more: dict[str, Any] = {"source": source, "command": job.command or None}
+    stage_certificates(stage, certificates, lines, radius=radius, votes=votes, **more)
 
 
 def why_nothing(written: Results) -> str | None:

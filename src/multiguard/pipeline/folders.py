@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from multiguard.errors import InvalidInputError
 from multiguard.io.files import is_regular, read_regular, real_path
-from multiguard.io.outputs import check_foreign
 from multiguard.io.records import decode_json
+from multiguard.io.writer import check_foreign
 from multiguard.results.attack_files import ATTACK_NAME
 from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.votes.shards import MANIFEST_NAME, is_own_manifest, own_shards

@@ -9,7 +9,7 @@ from typing import Any
 from multiguard.errors import InvalidInputError
 from multiguard.io.files import read_regular, remove_partial_files, require_folder, write_atomically
 from multiguard.io.lock import folder_lock
-from multiguard.io.outputs import check_foreign
+from multiguard.io.writer import check_foreign
 from multiguard.pipeline.certify_job import Progress
 from multiguard.pipeline.folders import RECORD_FILE, check_content, check_inside
 from multiguard.pipeline.recipe import RunRecipe

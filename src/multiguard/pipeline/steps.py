@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from multiguard.errors import VotesError
 from multiguard.io.config import to_tree
+from multiguard.io.writer import written_files
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.commands import with_seeds
 from multiguard.pipeline.recipe import Arm, RunRecipe, plan_arms
@@ -284,8 +285,7 @@ class ReportStep(Step):
 
     def run(self, observer: "Observer") -> list[Path]:
         """Make the report."""
-        from multiguard.report import Study, report
-        from multiguard.report.outputs import written_files
+        from multiguard.report import report, report_files
 
         beside = {name: self.plan.certificates(arm) for name, arm in self.plan.arms.items()}
         runs, commands = {"": beside.pop("")}, [self.plan.command] if self.plan.command else None
@@ -296,8 +296,7 @@ class ReportStep(Step):
             )
         for note in study.notes:
             observer.on_step(self.name, note)
-        assert isinstance(study, Study)
-        return written_files(study, self.home)
+        return written_files(report_files(self.home)[0])
 
 
 def _recorded_noise_seed(out: Path) -> int | None:

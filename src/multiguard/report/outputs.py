@@ -1,6 +1,5 @@
 """One report: the page of a run with its figures and tables, or the page and the records of a comparison."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +10,7 @@ from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.io.config import to_tree
 from multiguard.io.files import real_path
-from multiguard.io.outputs import Outputs
-from multiguard.report.canvas import FORMATS
+from multiguard.io.writer import staged
 from multiguard.report.compare import PAGE_NAME as COMPARISON
 from multiguard.report.compare import Leaderboard, compare_runs, write_comparison
 from multiguard.report.config import ReportConfig
@@ -95,14 +93,6 @@ def report_files(out: Path) -> tuple[Path, Path, Path]:
     return page, page.with_name(f"{prefix}figures"), page.with_name(f"{prefix}tables")
 
 
-def written_files(study: Study, out: Path) -> list[Path]:
-    """The files of a report that is there: the page, the figures and the tables."""
-    page, figures, tables = report_files(out)
-    names = [*(family.key for family in study.families), "labels", *(["draws"] if study.stops else [])]
-    folders = {figures: FORMATS, tables: ("csv", "md", "tex")}
-    return [page, *(folder / f"{name}.{kind}" for folder, kinds in folders.items() for name in names for kind in kinds)]
-
-
 def commands_of(runs: Sequence[Results]) -> list[str]:
     """The commands that made these runs, as their certificates name them, each once and in order."""
     stored = [command for run in runs for command in (run.source.get("command"), run.command)]
@@ -124,22 +114,22 @@ def _write(
                 f"{folder} is a link that leads out of {page.parent}, to {real_path(folder)}, and nothing is written "
                 "there; remove the link, or make the whole folder a link"
             )
+    names = [folder.name for folder in folders]
     request = {
         "title": study.title,
         "report": to_tree(config),
         "certificates": _hashes({"": study.main, **study.beside}),
         "images": study.notes if images is None else [*images.origins],
-        "folders": [os.path.relpath(folder, page.parent) for folder in folders],
+        "folders": names,
         "multiguard": __version__,
     }
-    with Outputs(page, "a report", request, folders=folders, force=force) as outputs:
-        if outputs.finished and not force:
+    with staged(page, request, kind="a report", folders=names, force=force) as stage:
+        if stage is None:
             return
-        draw_figures(study, outputs.stage(folders[0]))
-        write_tables(study, outputs.stage(folders[1]))
-        made = outputs.stage(page.parent) / page.name
-        replaced = write_page(study, made, images=images, gallery=config.gallery, progress=progress)
-        outputs.publish()
+        for name, make in zip(names, (draw_figures, write_tables), strict=True):
+            (stage / name).mkdir()
+            make(study, stage / name)
+        replaced = write_page(study, stage / page.name, images=images, gallery=config.gallery, progress=progress)
     if replaced:
         words = "image is not shown: it is not the one" if replaced == 1 else "images are not shown: they are not those"
         study.notes.append(f"{replaced} {words} voted on")
@@ -151,10 +141,9 @@ def _compare(config: ReportConfig, runs: Runs, out: Path | None, force: bool) ->
         page = out if out.suffix == ".html" else out / COMPARISON
         request = {"report": to_tree(config), "certificates": _hashes(runs), "multiguard": __version__}
         names = [page.with_suffix(suffix).name for suffix in (".csv", ".json")]
-        with Outputs(page, "a comparison", request, names=names, force=force) as outputs:
-            if force or not outputs.finished:
-                write_comparison(board, outputs.stage(page.parent), page.name)
-                outputs.publish()
+        with staged(page, request, kind="a comparison", names=names, force=force) as stage:
+            if stage is not None:
+                write_comparison(board, stage, page.name)
     return board
 
 

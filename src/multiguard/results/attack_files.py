@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -13,9 +14,9 @@ from multiguard.certify.noise_arguments import parse_noise
 from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks
 from multiguard.evaluate.attack_outcomes import Goal, goals
 from multiguard.evaluate.certifier import check_methods
-from multiguard.io.outputs import Outputs
 from multiguard.io.records import convert
 from multiguard.io.short_repr import short_repr
+from multiguard.io.writer import staged
 from multiguard.results.table_file import TableKind, config_record, parse_config
 from multiguard.version import __version__
 
@@ -70,6 +71,22 @@ def write_attacks(
         request: Everything that decides the outcome; an attack of the same request is replaced without `force`.
         force: Whether to replace an attack that is there, and to write beside files of somebody else.
     """
+    with attack_stage(Path(folder), request, force=force) as stage:
+        if stage is not None:
+            stage_attacks(stage, attacks, certificates_hash=certificates_hash, provenance=provenance, command=command)
+
+
+def stage_attacks(
+    stage: Path,
+    attacks: Attacks,
+    *,
+    certificates_hash: str,
+    provenance: Mapping[str, Any],
+    command: str | None = None,
+) -> None:
+    """Write attack.parquet to a staged folder; for the arguments see `write_attacks`."""
+    import pyarrow as pa
+
     metadata = {
         "config": config_record(attacks.config),
         "noise": str(attacks.noise),
@@ -79,18 +96,15 @@ def write_attacks(
         "command": command,
         "attacked_with": __version__,
     }
-    import pyarrow as pa
-
-    with attack_outputs(Path(folder), request, force=force) as outputs:
-        table = pa.table(_columns(attacks), schema=_schema())
-        _KIND.write(outputs.stage(Path(folder)), table.schema, [table], metadata)
-        outputs.publish(finished=False)
+    table = pa.table(_columns(attacks), schema=_schema())
+    _KIND.write(stage, table.schema, [table], metadata)
 
 
-def attack_outputs(folder: Path, request: Mapping[str, Any] | None = None, *, force: bool = False) -> Outputs:
-    """The files of an attack folder, to be written for this request; see `Outputs`."""
-    more: dict[str, Any] = {"names": _FOLLOWERS, "recognise": _KIND.recognises, "force": force}
-    return Outputs(folder / ATTACK_NAME, "an attack", request, **more)
+def attack_stage(
+    folder: Path, request: Mapping[str, Any] | None = None, *, force: bool = False
+) -> AbstractContextManager[Path | None]:
+    """A private folder for the files of an attack folder; see `staged`."""
+    return staged(folder / ATTACK_NAME, request, kind="an attack", names=_FOLLOWERS, force=force)
 
 
 def read_attacks(folder: str | Path) -> AttackFolder:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,8 @@ from multiguard.evaluate import Certificates, CertifyConfig, Curve, label_scores
 from multiguard.evaluate.certificates import draws_taken
 from multiguard.evaluate.certifier import resolve_methods
 from multiguard.evaluate.scores import check_radius
-from multiguard.io.outputs import Outputs
 from multiguard.io.records import convert
+from multiguard.io.writer import staged
 from multiguard.results.certificate_table import (
     certificates_fields,
     certificates_schema,
@@ -94,6 +95,22 @@ def write_certificates(
     >>> read_certificates(out).certificates.ids == votes.ids
     True
     """
+    with certificates_stage(Path(folder), request, force=force) as stage:
+        if stage is not None:
+            stage_certificates(stage, certificates, curves, radius=radius, votes=votes, source=source, command=command)
+
+
+def stage_certificates(
+    stage: Path,
+    certificates: Certificates,
+    curves: Sequence[Curve],
+    *,
+    radius: ArrayLike,
+    votes: Votes,
+    source: Mapping[str, Any] | None = None,
+    command: str | None = None,
+) -> None:
+    """Write the files of a certificates folder to a staged one; for the arguments see `write_certificates`."""
     _check_votes(certificates, votes)
     check_curves(certificates, curves)
     metadata = {
@@ -107,19 +124,18 @@ def write_certificates(
         "curves": curves_text(curves),
         "label_radius": check_radius(radius, certificates.noise).tolist(),
     }
-    with certificates_outputs(Path(folder), request, force=force) as outputs:
-        stage = outputs.stage(Path(folder))
-        schema = certificates_schema(certificates.methods, certificates.config.rule)
-        _KIND.write(stage, schema, map(certificates_table, certificates.parts()), metadata)
-        write_curves(stage / CURVES_NAME, curves)
-        write_labels(stage / LABELS_NAME, label_scores(certificates, radius), certificates.noise)
-        outputs.publish()
+    schema = certificates_schema(certificates.methods, certificates.config.rule)
+    _KIND.write(stage, schema, map(certificates_table, certificates.parts()), metadata)
+    write_curves(stage / CURVES_NAME, curves)
+    write_labels(stage / LABELS_NAME, label_scores(certificates, radius), certificates.noise)
 
 
-def certificates_outputs(folder: Path, request: Mapping[str, Any] | None = None, *, force: bool = False) -> Outputs:
-    """The files of a certificates folder, to be written for this request; see `Outputs`."""
-    more: dict[str, Any] = {"names": (CURVES_NAME, LABELS_NAME), "recognise": _KIND.recognises, "force": force}
-    return Outputs(folder / CERTIFICATES_NAME, "certificates", request, **more)
+def certificates_stage(
+    folder: Path, request: Mapping[str, Any] | None = None, *, force: bool = False
+) -> AbstractContextManager[Path | None]:
+    """A private folder for the files of a certificates folder; see `staged`."""
+    names = (CURVES_NAME, LABELS_NAME)
+    return staged(folder / CERTIFICATES_NAME, request, kind="certificates", names=names, force=force)
 
 
 def read_certificates(folder: str | Path) -> Results:

@@ -1,0 +1,209 @@
+"""A result is replaced as a whole, and only where multiguard wrote what is there."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from multiguard.errors import InvalidInputError
+from multiguard.io.writer import staged, written_files
+
+
+def write(home, text, *, followers=("a", "b"), force=False, names=()):
+    """Write a head and followers in two folders; whether there was anything to do."""
+    more = {"folders": ["more"], "names": names, "force": force}
+    with staged(home / "head", {"text": text}, kind="a text", **more) as stage:
+        if stage is None:
+            return False
+        (stage / "more").mkdir()
+        (stage / "head").write_text(text)
+        for name in followers:
+            (stage / "more" / name).write_text(f"{text} {name}")
+    return True
+
+
+def files(home):
+    known = home.rglob("*")
+    return {path.relative_to(home).as_posix(): path.read_text() for path in known if path.is_file()}
+
+
+def texts(home):
+    return {name: text for name, text in files(home).items() if not name.startswith(".")}
+
+
+def complete(text):
+    return {"head": text, "more/a": f"{text} a", "more/b": f"{text} b"}
+
+
+def test_replacement(tmp_path):
+    """Another request needs force, and takes the older files away; the same one finds its work done."""
+    assert write(tmp_path, "one")
+    first = files(tmp_path)
+    assert not write(tmp_path, "one")
+    with pytest.raises(InvalidInputError, match="holds a text already, made with other settings; --force replaces"):
+        write(tmp_path, "two")
+    assert files(tmp_path) == first
+    assert write(tmp_path, "two", followers=("b", "c"), force=True)
+    assert texts(tmp_path) == {"head": "two", "more/b": "two b", "more/c": "two c"}
+    assert {path.relative_to(tmp_path).as_posix() for path in written_files(tmp_path / "head")} == {*texts(tmp_path)}
+
+
+def test_no_request(tmp_path):
+    """A result of no known request is never found complete."""
+    for force in (False, True):
+        with staged(tmp_path / "head", None, kind="a text", force=force) as stage:
+            (stage / "head").touch()
+    with pytest.raises(InvalidInputError, match="made with other settings"), staged(tmp_path / "head", None, kind="a"):
+        pass
+
+
+class Killed(BaseException):
+    """The process ends here: nothing of it runs any more."""
+
+
+def kill_at(monkeypatch, number):
+    """End the process before the file operation of this number; the folder stays as it is then."""
+    left = iter(range(number))
+
+    def stepwise(work):
+        def step(*args, **more):
+            if next(left, None) is None:
+                raise Killed
+            return work(*args, **more)
+
+        return step
+
+    for owner, name in ((Path, "replace"), (Path, "unlink"), (os, "fsync"), (Path, "chmod")):
+        monkeypatch.setattr(owner, name, stepwise(getattr(owner, name)))
+    monkeypatch.setattr("shutil.rmtree", lambda *args, **more: None)
+
+
+@pytest.mark.parametrize("before", [None, "one"])
+def test_kills(tmp_path, monkeypatch, before):
+    """Killed before any file operation, the old or the new head is there; the same command completes it."""
+    for number in range(100):
+        home = tmp_path / str(number)
+        if before:
+            write(home, before, followers=("a", "old"))
+        with monkeypatch.context() as patched:
+            kill_at(patched, number)
+            try:
+                write(home, "two", force=True)
+                break
+            except Killed:
+                pass
+        head = home / "head"
+        assert (head.read_text() if head.exists() else None) in (before, "two")
+        found = texts(home)
+        assert all(text == f"{found['head']} {name[5:]}" for name, text in found.items() if name[:5] == "more/")
+        write(home, "two", force=found.get("head") == "one")
+        assert texts(home) == complete("two")
+        assert not [path for path in home.iterdir() if path.suffix == ".part"]
+    assert number > 8
+
+
+def test_failure(tmp_path):
+    """A block that fails leaves everything as it was."""
+    write(tmp_path, "one")
+    before = files(tmp_path)
+    with pytest.raises(TypeError), staged(tmp_path / "head", {}, kind="a text", force=True) as stage:
+        (stage / "head").write_text(None)
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["head", "more/a"])
+def test_missing_file(tmp_path, name):
+    """A file that is gone is made again by the same request."""
+    write(tmp_path, "one")
+    (tmp_path / name).unlink()
+    assert write(tmp_path, "one")
+    assert texts(tmp_path) == complete("one")
+
+
+@pytest.mark.parametrize("name", ["head", "more/a"])
+def test_edited_file(tmp_path, name):
+    """A file that somebody edited is theirs: it stays, and so does everything else."""
+    write(tmp_path, "one")
+    (tmp_path / name).write_text("edited")
+    before = files(tmp_path)
+    with pytest.raises(InvalidInputError, match="is not as multiguard wrote it, so it is not replaced"):
+        write(tmp_path, "two", force=True)
+    assert files(tmp_path) == before
+
+
+def test_foreign_folder(tmp_path):
+    """A folder that holds files of somebody else is written to only by force, and they stay."""
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "photo").write_text("mine")
+    with pytest.raises(InvalidInputError, match="more holds photo, which is not of this command; --force writes"):
+        write(tmp_path, "one")
+    assert texts(tmp_path) == {"more/photo": "mine"}
+    write(tmp_path, "one", force=True)
+    assert not write(tmp_path, "one")
+    assert texts(tmp_path) == complete("one") | {"more/photo": "mine"}
+
+
+def make_pipe(_, link):
+    os.mkfifo(link)
+
+
+def make_folder(_, link):
+    link.mkdir()
+
+
+@pytest.mark.parametrize("make", [os.symlink, os.link, make_pipe, make_folder])
+@pytest.mark.parametrize("name", ["head", "more/a", ".head.json"])
+def test_links(tmp_path, name, make):
+    """A link, a pipe or a folder in place of a file is refused, and nothing is written behind it."""
+    mine, home = tmp_path / "mine", tmp_path / "home"
+    mine.write_text("mine")
+    (home / "more").mkdir(parents=True)
+    make(mine, home / name)
+    if make is os.link and name == ".head.json":
+        write(home, "one", force=True)  # replaced by name: the other name keeps its content
+    else:
+        with pytest.raises(InvalidInputError, match=r"is a link|is not as multiguard wrote it"):
+            write(home, "one", force=True)
+    assert mine.read_text() == "mine"
+
+
+def test_linked_folder(tmp_path):
+    """A folder inside that is a link is not written to; the folder of the head may be one."""
+    outside, home = tmp_path / "outside", tmp_path / "home"
+    outside.mkdir()
+    home.symlink_to(outside, target_is_directory=True)
+    assert write(home, "one")
+    (tmp_path / "elsewhere").mkdir()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "more").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidInputError, match="is not as multiguard wrote it"):
+        write(other, "one", force=True)
+    assert not [*(tmp_path / "elsewhere").iterdir()]
+
+
+def test_known_names(tmp_path):
+    """Files that would be in the way at the end are named at the start."""
+    (tmp_path / "a").write_text("mine")
+    with pytest.raises(InvalidInputError, match="a is not as multiguard wrote it"):
+        write(tmp_path, "one", names=["a"], force=True)
+
+
+def test_forged_record(tmp_path):
+    """A record that names files elsewhere makes us remove none of them."""
+    home = tmp_path / "home"
+    write(home, "one")
+    (tmp_path / "mine").write_text("one a")  # of the same content as a file that is ours
+    record = home / ".head.json"
+    record.write_text(record.read_text().replace('"more/a"', '"../mine"'))
+    (home / "more" / "a").unlink()
+    write(home, "two", force=True)
+    assert (tmp_path / "mine").read_text() == "one a"
+
+
+def test_damaged_record(tmp_path):
+    """Without its record no file is known to be ours."""
+    write(tmp_path, "one")
+    (tmp_path / ".head.json").write_text("{}")
+    with pytest.raises(InvalidInputError, match="head is not as multiguard wrote it"):
+        write(tmp_path, "two", force=True)
