@@ -10,8 +10,9 @@ from PIL import Image
 from tests.pipeline.tiny_run import command, state
 
 from multiguard.certify import Threshold, TopK, certified_radii
-from multiguard.data import DigitsDataset, Source
+from multiguard.data import DataConfig, DigitsDataset
 from multiguard.errors import VotesError
+from multiguard.io.config import from_tree
 from multiguard.results import read_certificates
 from multiguard.votes import read_votes
 
@@ -130,7 +131,9 @@ def test_unlabelled_folder(deployed, votes):
     assert (unlabelled.provenance.labelled, unlabelled.provenance.pilot_draws) == (False, 20)
     assert deployed[1]["unlabelled"].startswith("80 votes and 20 pilot draws on each of 5 images, gaussian:0.5: ")
     said = json.loads((deployed[0] / "unlabelled/source.json").read_text())
-    assert tuple(Source.from_dict(said["data"]).open().ids) == unlabelled.ids
+    assert from_tree(DataConfig, said["data"]).open(label_names=unlabelled.provenance.label_names).ids == [
+        *unlabelled.ids
+    ]
 
 
 def test_unlabelled_dataset(votes):

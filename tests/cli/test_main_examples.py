@@ -12,8 +12,9 @@ from PIL import Image
 from tests.conftest import REPOSITORY
 from tests.pipeline.tiny_run import PHOTOS, RECIPE, command, state
 
-from multiguard.data import DigitsDataset, Source
+from multiguard.data import DataConfig, DigitsDataset
 from multiguard.errors import InvalidInputError, VotesError
+from multiguard.io.config import from_tree
 from multiguard.models.config import ModelConfig
 from multiguard.models.spec import DEFAULT_MODEL
 from multiguard.pipeline.folders import discard_model
@@ -81,7 +82,7 @@ def test_votes_source(examples):
     """Votes say where they come from."""
     said = json.loads((examples[0] / "runs/votes/source.json").read_text())
     votes = read_votes(examples[0] / "runs/votes")
-    images = Source.from_dict(said["data"]).open()
+    images = from_tree(DataConfig, said["data"]).open()
     assert tuple(images.ids) == votes.ids
     assert tuple(images.labels) == votes.labels
     assert said["command"].startswith("multiguard vote --model runs/digits --data digits")
@@ -142,7 +143,7 @@ def test_force_in_other_process(place, variables, monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     ready = prepare_vote(
-        VoteJob(ModelConfig("runs/digits"), Source("digits", images=5), place / "runs/votes", "gaussian:0.5")
+        VoteJob(ModelConfig("runs/digits"), DataConfig("digits", images=5), place / "runs/votes", "gaussian:0.5")
     )
     with pytest.raises((VotesError, ValueError)):
         ready.vote(force=True)  # refused, or without the others that it expects
@@ -384,10 +385,8 @@ def test_label_order(odd, tmp_path):
     assert code == 0, err
     votes = read_votes(tmp_path / "votes")
     assert votes.provenance.label_names == ("ordinary", "[/x]", ":cat:", "[red]tag", "=1+1")
-    assert (
-        tuple(Source.from_dict(json.loads((tmp_path / "votes/source.json").read_text())["data"]).open().labels)
-        == votes.labels
-    )
+    data = from_tree(DataConfig, json.loads((tmp_path / "votes/source.json").read_text())["data"])
+    assert tuple(data.open(label_names=votes.provenance.label_names).labels) == votes.labels
 
 
 def linear_model():

@@ -23,20 +23,21 @@ from tests.fuzz.mutations import (
 
 from multiguard.data import load_pixels, open_dataset
 from multiguard.data.coco import COCO_CATEGORY_IDS, COCO_LABELS
+from multiguard.data.config import DataConfig
 from multiguard.data.image import read_image
-from multiguard.data.label_table import read_lines
-from multiguard.data.source import Source
 from multiguard.data.voc import VOC_LABELS
+from multiguard.io.config import from_tree, to_tree
+from multiguard.io.files import read_lines
 
 
 @soaked
 def test_stored_source_of_images(tmp_path, examples):
-    """A stored source of images opens or is refused."""
-    stored = Source("digits", split="test", images=2).as_dict()
+    """A record of images opens or is refused."""
+    stored = to_tree(DataConfig("digits", split="test", images=2))
 
     def check(value) -> None:
-        source = read_or_refused(lambda: Source.from_dict(value))
-        if source is not None and source.data != "digits":
+        source = read_or_refused(lambda: from_tree(DataConfig, value))
+        if source is not None and source.name != "digits":
             read_or_refused(source.open)
 
     fuzz(check, estranged(stored), examples)

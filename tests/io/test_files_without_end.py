@@ -8,8 +8,9 @@ import pytest
 from tests.evaluate.votes_cases import random_votes
 from tests.pipeline.tiny_run import command
 
-from multiguard.data import Source, open_dataset, read_image
+from multiguard.data import DataConfig, open_dataset, read_image
 from multiguard.errors import MultiGuardError
+from multiguard.io.config import from_tree, to_tree
 from multiguard.io.files import mentions, read_regular
 from multiguard.pipeline.folders import check_votes_folder
 from multiguard.pipeline.recipe_file import read_recipe
@@ -103,7 +104,7 @@ def test_mentions(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "forged",
     [
-        {"options": {"table": "/dev/zero"}},
+        {"table": "/dev/zero"},
         {"size": 10**9},
         {"size": 10**400},
         {"images": 10**400},
@@ -113,11 +114,11 @@ def test_mentions(tmp_path, monkeypatch):
 )
 def test_forged_source(tmp_path, forged):
     """Options of a stranger's folder neither hang nor fill memory."""
-    stored = {**Source("folder", tmp_path, "all").as_dict(), **forged}
+    stored = {**to_tree(DataConfig("folder", tmp_path, "all")), **forged}
     (tmp_path / "labels.csv").write_text("file,labels\na.png,x\n")
     try:
         with limit():
-            Source.from_dict(stored).open()
+            from_tree(DataConfig, stored).open()
     except MultiGuardError:
         return
     assert {*forged} <= {"images", "seed"}

@@ -5,7 +5,7 @@ from functools import cache
 import torch
 
 from multiguard.attack.config import AttackConfig
-from multiguard.data.source import Source
+from multiguard.data.config import DataConfig
 from multiguard.evaluate import tune
 from multiguard.models.config import ModelConfig
 from multiguard.pipeline import parse_recipe, run_recipe
@@ -60,7 +60,7 @@ class Commands:
 
     def vote(self, out, k, *, force=False):
         source, part = (
-            Source("digits", images=2, size=16),
+            DataConfig("digits", images=2, size=16),
             VoteConfig(draws=k, shard_images=1, noise_seed=0, device="cpu"),
         )
         job = VoteJob(ModelConfig(MODEL, output="logits"), source, out, "gaussian:0.5", part)

@@ -26,9 +26,7 @@ def check_command(model: ModelConfig, data: _Data, vote: _Vote, sigma: Sigma = N
     from multiguard.pipeline.sanity import look_at
     from multiguard.pipeline.vote_job import VoteJob, prepare_vote
 
-    prepared = prepare_vote(
-        VoteJob(model, data.source(data.size), Path(), named_noise(sigma, noise), VoteConfig(**vote))
-    )
+    prepared = prepare_vote(VoteJob(model, data, Path(), named_noise(sigma, noise), VoteConfig(**vote)))
     show_notes(prepared)
     found = look_at(prepared)
     names, kind = prepared.classifier.label_names, prepared.classifier.output

@@ -230,6 +230,8 @@ def _options(hint: Any) -> _Options | None:
     for one in config_fields(kind):
         if one.name in names:
             text, name = described_as(field_types(kind)[one.name])
+            if name == "":
+                continue
             shown = name or one.name.replace("_", "-")
             options.append(_FieldOption(one, field_types(kind)[one.name], offered.help.get(one.name, text), shown))
     return _Options(kind, options, partial=offered.config is not None)

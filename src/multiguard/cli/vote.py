@@ -63,7 +63,7 @@ def vote_command(
 
     check_content(out, "votes")
     named = named_noise(sigma, noise)
-    job = VoteJob(model, data.source(data.size), out, named, vote, _target(vote, target), typed_command())
+    job = VoteJob(model, data, out, named, vote, _target(vote, target), typed_command())
     prepared = prepare_vote(job)
     if this_rank().is_main:
         show_notes(prepared)
@@ -90,7 +90,7 @@ def _show_result(prepared: "PreparedVote", result: "VoteResult") -> None:
         echo(failed)
     part = prepared.job.part
     draws = f"an average of {result.mean_draws:.1f} votes" if part.adaptive else f"{part.draws} votes"
-    if pilots := part.pilots(prepared.job.source.labelled):
+    if pilots := part.pilots(prepared.job.data.labelled):
         draws += f" and {pilots} pilot draws"
     voted = result.images - len(result.failures)
     echo(f"{draws} on each of {voted} images, {prepared.noise}: {prepared.job.out}")

@@ -1,22 +1,22 @@
 """Images with their label sets, from common layouts on disk or built in."""
 
 from multiguard.data.catalog import DATASETS, open_dataset
+from multiguard.data.config import DataConfig
 from multiguard.data.digits import DigitsDataset
 from multiguard.data.image import image_hash, read_image
 from multiguard.data.image_folder import open_images
 from multiguard.data.in_memory import as_dataset
 from multiguard.data.pixel_cache import Pixels, load_pixels
 from multiguard.data.sample import Dataset, IndexedDataset, Sample, hold_out, subset
-from multiguard.data.source import Source
 
 __all__ = [
     "DATASETS",
+    "DataConfig",
     "Dataset",
     "DigitsDataset",
     "IndexedDataset",
     "Pixels",
     "Sample",
-    "Source",
     "as_dataset",
     "hold_out",
     "image_hash",

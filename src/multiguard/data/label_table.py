@@ -1,4 +1,4 @@
-"""Tables and lists of labels as people have them: UTF-8 CSV files in any column order, and text files of names."""
+"""Tables of labels as people have them: UTF-8 CSV files in any column order."""
 
 import csv
 import io
@@ -17,7 +17,6 @@ from multiguard.io.names import UnknownNames, unknown_name
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 Failures = list[ImageFailure] | None  # collects what cannot be used; None raises `ImageError` at the first
-_MAX_LIST_BYTES = 1 << 28  # ten times the longest list of a known dataset
 
 
 @dataclass(frozen=True)
@@ -150,14 +149,3 @@ class LabelIndex:
         if unknown := sorted(given - self._positions.keys()):
             raise ImageError(row.source, f"{self._unknown.of(unknown)}{self._note}")
         return tuple(sorted(self._positions[name] for name in given))
-
-
-def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text file without blank ones; any other, missing or too large file raises `DataError`."""
-    try:
-        text = read_regular(path, _MAX_LIST_BYTES).decode("utf-8-sig")
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file; check the root folder and the split") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not readable as UTF-8 text ({error})") from error
-    return [line.strip() for line in text.splitlines() if line.strip()]

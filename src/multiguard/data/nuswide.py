@@ -3,9 +3,10 @@
 import ast
 from pathlib import Path
 
-from multiguard.data.label_table import Failures, LabelIndex, Row, list_images, normal_name, read_lines, read_table
+from multiguard.data.label_table import Failures, LabelIndex, Row, list_images, normal_name, read_table
 from multiguard.data.sample import FileDataset, ImageFile
 from multiguard.errors import DataError, ImageError
+from multiguard.io.files import read_lines
 
 NUSWIDE_CONCEPTS = 81
 _COLUMNS = ("filepath", "label", "split_name")

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from multiguard.data.label_table import read_lines
 from multiguard.data.sample import FileDataset, ImageFile
 from multiguard.errors import DataError
+from multiguard.io.files import read_lines
 from multiguard.io.names import unknown_name
 
 VOC_LABELS = (

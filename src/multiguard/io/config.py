@@ -39,7 +39,7 @@ def described(text: str, option: str | None = None) -> Meta:
 
     Args:
         text: What the field means.
-        option: The name of the option on the command line, if not the field's.
+        option: The name of the option on the command line, if not the field's; "" for a field that has none.
     """
     return Meta(description=text, extra={"option": option})
 

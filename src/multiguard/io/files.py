@@ -11,13 +11,14 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from multiguard.errors import InvalidInputError
+from multiguard.errors import DataError, InvalidInputError
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 MOST_TEXT = 1 << 30  # bytes of a text file; COCO's listing has half of them
 MOST_TABLE = 1 << 35  # bytes of a table
+_MOST_LIST = 1 << 28  # bytes of a list: ten times the longest one of a known dataset
 _BLOCK = 1 << 20
 _PARTIAL = re.compile(r"\.(?P<name>.+)\.[^.]+\.part")
 
@@ -117,6 +118,17 @@ def read_regular(path: Path, most: int = MOST_TEXT) -> bytes:
     if len(content) > size:
         raise OSError(errno.EFBIG, "it grows while it is read", str(path))
     return content
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 text file without blank ones; any other, missing or too large file raises `DataError`."""
+    try:
+        text = read_regular(path, _MOST_LIST).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; check the root folder and the split") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not readable as UTF-8 text ({error})") from error
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def read_hashed(path: Path, most: int = MOST_TEXT) -> tuple[bytes, str]:

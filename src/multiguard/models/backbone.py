@@ -14,11 +14,11 @@ from multiguard.io.files import file_checksum
 from multiguard.io.names import unknown_name
 from multiguard.models.classifier import Classifier, ModelOptions
 from multiguard.models.cnn import SmallCnn
+from multiguard.models.config import PRETRAINED
 from multiguard.models.efficientnet_lite import EfficientNetLite
 from multiguard.models.unet import DenoisingNetwork, UNet
 from multiguard.models.weight_files import import_library, read_weights, summary
 
-PRETRAINED = "pretrained"
 _HALF = (0.5, 0.5, 0.5)  # mean and standard deviation of the built-in networks
 _CNN_SIZE = 32
 _MAX_WIDTH = 2048
@@ -194,9 +194,8 @@ def _difference(name: str, wanted: Mapping[str, Tensor], given: Mapping[str, Ten
     return f"tensor '{name}' has shape {tuple(given[name].shape)} where {tuple(wanted[name].shape)} is needed"
 
 
-def load_timm(name: str, options: ModelOptions) -> Classifier:
-    """The classifier of this timm name with every tensor from the weights file; none is left at its random value."""
-    spec = f"timm:{name}"
+def load_network(spec: str, options: ModelOptions) -> Classifier:
+    """The classifier of this architecture with every tensor from the weights file; none is left at its random value."""
     labels = options.require_labels(spec)
     if options.weights is None:
         raise ModelError(f"{spec}: give its weights as a .safetensors or .pth file, weights=FILE.")

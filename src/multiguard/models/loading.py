@@ -4,12 +4,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from multiguard.errors import ModelError
-from multiguard.io.files import file_checksum
-from multiguard.models.backbone import load_timm
+from multiguard.certify.noise import Noise
+from multiguard.certify.noise_arguments import parse_noise
+from multiguard.errors import InvalidInputError
+from multiguard.io.files import file_checksum, read_lines
+from multiguard.models.backbone import input_size, load_network
 from multiguard.models.classifier import Classifier, ModelOptions, Output, label_tuple
+from multiguard.models.config import ModelConfig
+from multiguard.models.denoiser import denoise_first, denoiser_sigma
 from multiguard.models.huggingface import hf_checksum, load_hf
-from multiguard.models.model_folder import folder_checksum, load_folder
+from multiguard.models.model_folder import folder_checksum, load_folder, read_card
 from multiguard.models.onnx_file import load_onnx, onnx_checksum
 from multiguard.models.python_code import load_code
 from multiguard.models.python_object import wrap_model
@@ -29,11 +33,93 @@ def weights_checksum(spec: str, weights: Path | None = None) -> str | None:
     parsed = parse_spec(spec)
     if parsed.kind == "folder":
         return folder_checksum(Path(parsed.target))
-    if parsed.kind == "timm":
+    if parsed.kind in ("timm", "network"):
         return None if weights is None else file_checksum(weights)
-    if parsed.kind in ("code", "network"):
+    if parsed.kind == "code":
         return None
     return hf_checksum(parsed.target) if parsed.kind == "hf" else onnx_checksum(parsed.target)
+
+
+def load_model(config: ModelConfig, *, size: int | None = None, noise: str | None = None) -> Classifier:
+    """The classifier of a config; only the user's own code may leave its labels unnamed.
+
+    Args:
+        config: Which model, and what it does not say of itself.
+        size: Height and width of its images; None for the config's, or the model's own.
+        noise: The text of the noise that a denoiser in front removes, that of the smoothing.
+    """
+    model = config.resolved()
+    if None not in (size, model.size) and size != model.size:
+        raise InvalidInputError(f"{config.spec} takes images of {model.size}x{model.size}; leave out the size {size}")
+    side, kind = size or model.size, parse_spec(model.spec).kind
+    labels = None if model.labels is None else tuple(read_lines(model.labels))
+    if labels is None and kind in ("timm", "network", "onnx"):
+        raise unnamed_labels(config.spec)
+    classifier = load(
+        model.spec,
+        labels=labels,
+        weights=model.weights,
+        output=model.output,
+        mean=model.mean,
+        std=model.std,
+        image_size=None if side is None or _card_folder(model) is not None else (side, side),
+    )
+    if model.denoiser is None:
+        return classifier
+    if noise is None:
+        raise InvalidInputError(
+            f"--denoiser {model.denoiser} removes the noise of one sigma; give --sigma, such as 0.1"
+        )
+    return denoise_first(classifier, model.denoiser, denoiser_sigma(parse_noise(noise, classifier.image_size)))
+
+
+def unnamed_labels(spec: str) -> InvalidInputError:
+    """The error where nothing says which score belongs to which label."""
+    file = "give --labels FILE, one name per line in the order of the scores"
+    return InvalidInputError(f"{spec} does not say which score belongs to which label; {file}")
+
+
+def square_size(classifier: Classifier, spec: str, size: int | None) -> int | None:
+    """The height and width to resize images to for this classifier; None if it takes any.
+
+    Args:
+        classifier: The classifier.
+        spec: How it was named.
+        size: The requested size; one that the classifier does not take raises `InvalidInputError`.
+    """
+    own = classifier.image_size
+    if own is None:
+        return input_size(spec) if size is None and parse_spec(spec).kind in ("timm", "network") else size
+    if own[0] != own[1]:
+        raise InvalidInputError(f"{spec} takes images of {own[0]}x{own[1]}; only square images are supported here")
+    if size not in (None, own[0]):
+        raise InvalidInputError(f"{spec} takes images of {own[0]}x{own[0]}; leave out the size {size}")
+    return own[0]
+
+
+def folder_noise(model: ModelConfig) -> Noise | None:
+    """The noise that the model folder was made for; None if the model does not say, or was trained without noise."""
+    folder = _card_folder(model)
+    return None if folder is None else read_card(folder).noise
+
+
+def chosen_noise(model: ModelConfig, *texts: str | None) -> str:
+    """The text of the noise to use: the first that is given, or else that of the model folder."""
+    own = folder_noise(model)
+    chosen = next((text for text in texts if text is not None), None if own is None else str(own))
+    if chosen is None:
+        raise InvalidInputError(
+            f"no noise given, and {model.spec} does not say which; give --sigma, such as 0.5, or --noise"
+        )
+    return chosen
+
+
+def _card_folder(model: ModelConfig) -> Path | None:
+    """The model folder whose card says everything, named itself or as the weights of the user's code."""
+    parsed = parse_spec(model.spec)
+    if parsed.kind == "code" and model.weights is not None and model.weights.is_dir():
+        return model.weights
+    return Path(parsed.target) if parsed.kind == "folder" else None
 
 
 def load(
@@ -57,9 +143,9 @@ def load(
             `logits`); a function of a batch, which takes tensors or NumPy arrays and returns either; a scikit-learn
             estimator with `predict_proba` or `decision_function`, pipelines included, whose rows are inputs flattened;
             an `onnxruntime.InferenceSession`. Names: a built-in model, such as `coco-0.5`; a model folder, or the run
-            folder around it; `timm:NAME`; `hf:FOLDER`; `onnx:FILE`; `module:name` or `file.py:name` for one of the
-            objects above or a function without arguments that returns one (the only names that run your code, whose
-            files are hashed for the record).
+            folder around it; `timm:NAME`; `hf:FOLDER`; `onnx:FILE`; `FILE.yaml`; `module:name` or `file.py:name` for
+            one of the objects above or a function without arguments that returns one (the only names that run your
+            code, whose files are hashed for the record).
         labels: The c label names in the order of the scores; None for the model's own. A Hugging Face model has them,
             a scikit-learn estimator has its `classes_`; those of another object are named by their indices. `timm:NAME`
             requires them.
@@ -97,15 +183,17 @@ def _load_folder(folder: str, options: ModelOptions) -> Classifier:
     return load_folder(folder)
 
 
-def _load_network(name: str, options: ModelOptions) -> Classifier:
-    raise ModelError(f"{name} is a network to train, without weights; name the model folder that training wrote")
+def _load_described(file: str, options: ModelOptions) -> Classifier:
+    options.refuse_all(file)
+    return load_model(ModelConfig(file))
 
 
 _LOADERS: dict[Kind, Callable[[str, ModelOptions], Classifier]] = {
     "folder": _load_folder,
-    "network": _load_network,
-    "timm": load_timm,
+    "network": load_network,
+    "timm": lambda name, options: load_network(f"timm:{name}", options),
     "hf": load_hf,
     "onnx": load_onnx,
+    "yaml": _load_described,
     "code": load_code,
 }

@@ -7,7 +7,7 @@ from typing import Literal
 
 from multiguard.errors import ModelError
 
-Kind = Literal["folder", "network", "timm", "hf", "onnx", "code"]
+Kind = Literal["folder", "network", "timm", "hf", "onnx", "yaml", "code"]
 CARD_FILE, HF_CONFIG = "model.json", "config.json"  # what tells a model folder and a Hugging Face folder
 DEFAULT_MODEL = "coco-0.5"  # what predicts where no model is named
 BUILT_IN = Path(__file__).parent / "weights"  # a folder per model that the package contains
@@ -50,13 +50,15 @@ def parse_spec(name: str) -> ModelSpec:
             return ModelSpec(kind, rest)
     if path.suffix.lower() == ".onnx":
         return ModelSpec("onnx", name)
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return ModelSpec("yaml", name)
     if path.suffix.lower() in _WEIGHTS:
         return _weights_file(path)
     module, _, function = name.rpartition(":")
     if module and function and prefix not in _PREFIXES:
         return ModelSpec("code", name)
     raise ModelError(
-        f"unknown model {name!r}: expected a model folder that exists, timm:NAME, hf:FOLDER, onnx:FILE, "
+        f"unknown model {name!r}: expected a model folder that exists, timm:NAME, hf:FOLDER, onnx:FILE, FILE.yaml, "
         f"module:function, file.py:function or a built-in model: {', '.join(built_in_names()) or 'there is none'}."
     )
 

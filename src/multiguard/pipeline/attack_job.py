@@ -12,9 +12,9 @@ from multiguard.attack import AttackPlan, AttackResult, Victim, attack_images, g
 from multiguard.attack.config import AttackConfig
 from multiguard.certify.noise import BandAblation, Noise
 from multiguard.certify.rules import TopK
+from multiguard.data.config import DataConfig
 from multiguard.data.image import image_hash
 from multiguard.data.sample import IndexedDataset
-from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import (
     AttackedImage,
@@ -27,16 +27,15 @@ from multiguard.evaluate import (
 )
 from multiguard.evaluate.attack_outcomes import finite_radii, proved_sizes
 from multiguard.evaluate.scores import check_radius
-from multiguard.io.config import to_tree
+from multiguard.io.config import from_tree, to_tree
 from multiguard.io.files import file_checksum
 from multiguard.io.rounding import plain
 from multiguard.models import Classifier
 from multiguard.models.classifier import state_hash
-from multiguard.models.config import ModelConfig
+from multiguard.models.config import ModelConfig, recorded_model
 from multiguard.models.denoiser import denoised_checksum
-from multiguard.models.loading import runs_code, weights_checksum
+from multiguard.models.loading import load_model, runs_code, weights_checksum
 from multiguard.pipeline.folders import check_content, check_inside
-from multiguard.pipeline.job_model import load_model, recorded_model
 from multiguard.pipeline.vote_job import fewer_images
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.results import AttackFolder, Results, read_attacks, read_certificates
@@ -178,7 +177,7 @@ def prepare_attack(job: AttackJob) -> PreparedAttack:
     _grid(job.part, certified.certificates.noise)
     probed = [certified.certificates.ids[index] for index in _chosen(job, certified.certificates)[:_PROBED]]
     source = voted_source(job.certificates, certified, job.part.root)
-    images = source.open()
+    images = source.open(label_names=certified.certificates.label_names)
     classifier = voted_classifier(job.certificates, certified, job.model, source)
     smoother = _voted_smoother(certified, classifier, job.part.device)
     notes = (*_fewer(job, certified), *execution_notes(certified, smoother))
@@ -262,24 +261,24 @@ def _bands(certificates: Certificates) -> int | None:
     return certificates.noise.columns if isinstance(certificates.noise, BandAblation) else None
 
 
-def voted_source(certificates: Path, certified: Results, root: Path | None) -> Source:
+def voted_source(certificates: Path, certified: Results, root: Path | None) -> DataConfig:
     """The images that were voted on."""
     if "data" not in certified.source:
         raise InvalidInputError(f"{certificates} does not name its images; vote with multiguard vote")
-    source = Source.from_dict(certified.source["data"])
-    return source if root is None else replace(source, root=root)
+    data = from_tree(DataConfig, certified.source["data"], "data")
+    return data if root is None else data.replace(root=root)
 
 
-def voted_classifier(certificates: Path, certified: Results, model: ModelConfig | None, source: Source) -> Classifier:
+def voted_classifier(certificates: Path, certified: Results, model: ModelConfig | None, data: DataConfig) -> Classifier:
     """The classifier that was voted with; another one is refused, since the certificates say nothing about it."""
-    part = model or recorded_model(certificates, certified)
+    part = model.resolved() if model else recorded_model(certificates, certified.source.get("model"))
     run = certified.provenance
     other = InvalidInputError(
         f"{part.spec} is not the classifier that {certificates} is about; --model names the one that voted"
     )
     if not runs_code(part.spec) and _files_checksum(part) != run["weights_hash"]:
         raise other  # before any of its files is taken for a model
-    classifier = load_model(part, source.size, str(certified.certificates.noise))
+    classifier = load_model(part, size=data.size, noise=str(certified.certificates.noise))
     if classifier.num_labels is None:
         classifier.name_labels(certified.certificates.label_names)
     same = (

@@ -7,21 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.certify.noise import Noise
+from multiguard.certify.noise_arguments import parse_noise
 from multiguard.certify.rules import Rule
 from multiguard.data.image import decode_image, read_image_bytes
 from multiguard.data.image_folder import find_images
 from multiguard.errors import ImageError, ImageFailure, ModelError
 from multiguard.models import Classifier
 from multiguard.models.config import ModelConfig
+from multiguard.models.loading import chosen_noise, load_model, square_size, unnamed_labels
 from multiguard.models.spec import parse_spec
-from multiguard.pipeline.job_model import (
-    chosen_noise,
-    load_model,
-    score_threshold,
-    sized_noise,
-    square_size,
-    unnamed_labels,
-)
+from multiguard.pipeline.job_model import score_threshold
 from multiguard.smooth import Prediction, Smoother
 from multiguard.smooth.config import PredictConfig, named_noise
 from multiguard.smooth.noise_source import resolve_seed
@@ -114,14 +109,16 @@ def _image_files(path: Path) -> list[Path]:
 
 def make_predictor(model: ModelConfig, part: PredictConfig) -> Predictor:
     """Load the model and smooth it as the options say; a mistake in them raises `MultiGuardError`."""
+    model, named = model.resolved(), model.spec
     text = chosen_noise(model, named_noise(part.sigma, part.noise))
-    classifier = load_model(model, part.size, text)
+    classifier = load_model(model, size=part.size, noise=text)
     if classifier.num_labels is None:
         raise unnamed_labels(model.spec)
     rule = part.rule_for(len(classifier.label_names))
-    side = square_size(classifier, model.spec, part.size)
-    smoother = _smoother(part, classifier, rule, sized_noise(text, side), quick_on_cpu(model.spec, part.device))
-    return Predictor(smoother, rule, side, model.spec, part)
+    side = square_size(classifier, model.spec, part.size or model.size)
+    noise = parse_noise(text, None if side is None else (side, side))
+    smoother = _smoother(part, classifier, rule, noise, quick_on_cpu(model.spec, part.device))
+    return Predictor(smoother, rule, side, named, part)
 
 
 def _smoother(part: PredictConfig, classifier: Classifier, rule: Rule, noise: Noise, quick: bool) -> Smoother:

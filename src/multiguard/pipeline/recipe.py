@@ -11,8 +11,7 @@ from multiguard.certify.arguments import check_alpha
 from multiguard.certify.noise import BandAblation, Gaussian
 from multiguard.certify.noise_arguments import given_noise
 from multiguard.certify.rules import RuleName, make_rule
-from multiguard.data.config import DataConfig
-from multiguard.data.source import FOLDER
+from multiguard.data.config import FOLDER, DataConfig
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, Parameter
 from multiguard.evaluate.certifier import check_methods

@@ -1,6 +1,5 @@
 """Recipes as YAML: every key is known and every value has its type, or one line says where not and what to write."""
 
-import re
 from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -12,6 +11,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.io.config import Config, field_types, from_tree, members, plain_type, to_tree
 from multiguard.io.files import read_regular
 from multiguard.io.names import unknown_name
+from multiguard.io.yaml_text import parse_yaml
 from multiguard.models.config import ModelConfig
 from multiguard.pipeline.recipe import RunRecipe
 
@@ -83,7 +83,7 @@ def parse_recipe(text: str, name: str, changes: Sequence[str] = ()) -> RunRecipe
         name: What to call the text in a message.
         changes: Each a dotted key, an equals sign and a value, in place of what the text says.
     """
-    tree = _load_yaml(text, name)
+    tree = parse_yaml(text, name)
     if not isinstance(tree, dict):
         raise InvalidInputError(f"{name}: expected the keys of a recipe, such as data: and sigma:, got {_shown(tree)}")
     for change in changes:
@@ -105,48 +105,6 @@ def recipe_text(recipe: RunRecipe) -> str:
     return str(yaml.safe_dump(to_tree(recipe), sort_keys=False, allow_unicode=True))
 
 
-class _Loader(yaml.SafeLoader):
-    """Plain YAML that refuses repeated keys and references, and reads 1e-3 as a number.
-
-    A few lines of references to references can stand for more values than any memory holds; a recipe needs none.
-    """
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """The next node, if it is not a reference."""
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.composer.ComposerError(None, None, "a recipe has no references (*name); write it out", None)
-        return super().compose_node(parent, index)
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[str] = set()
-    for key, _ in node.value:
-        if isinstance(key, yaml.ScalarNode) and key.value in seen:
-            raise yaml.constructor.ConstructorError(None, None, f"the key '{key.value}' stands twice", key.start_mark)
-        seen.add(str(key.value))
-    loader.flatten_mapping(node)
-    mapping: dict[Any, Any] = loader.construct_mapping(node, deep=True)
-    return mapping
-
-
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(?:\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
-)
-
-
-def _load_yaml(text: str, name: str) -> Any:
-    try:
-        return yaml.load(text, _Loader)
-    except yaml.MarkedYAMLError as error:
-        line = f", line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
-        raise InvalidInputError(f"{name}{line}: {error.problem or error.context}") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise InvalidInputError(f"{name}: not YAML ({' '.join(str(error).split())})") from error
-    except RecursionError:
-        raise InvalidInputError(f"{name}: nested too deeply for a recipe") from None
-
-
 def _apply_change(tree: dict[Any, Any], change: str) -> None:
     """Put a value as typed on the command line into the tree: text where text belongs, YAML elsewhere."""
     key, equals, text = change.partition("=")
@@ -158,7 +116,7 @@ def _apply_change(tree: dict[Any, Any], change: str) -> None:
         inner = tree.get(section)
         tree[section] = inner = dict(inner) if isinstance(inner, dict) else {}
         tree = inner
-    tree[last] = text if is_text else _load_yaml(text, "--set")
+    tree[last] = text if is_text else parse_yaml(text, "--set")
 
 
 def _takes_text(sections: Sequence[str]) -> bool:

@@ -50,7 +50,7 @@ def redraw(
     generator = np.random.default_rng(part.seed)
     chosen = sorted(generator.permutation(len(votes))[: part.images].tolist())
     rows = [votes.row(position, adaptive=True) for position in chosen]
-    images = _images(source.open(), rows, labelled=run.labelled)
+    images = _images(source.open(label_names=certified.certificates.label_names), rows, labelled=run.labelled)
     if isinstance(images, Check):
         yield images
         return

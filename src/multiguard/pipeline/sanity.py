@@ -49,7 +49,7 @@ def look_at(prepared: "PreparedVote") -> Sanity:
     radius = radius_words(prepared)
     (warnings if "nothing" in radius else facts).append(radius)
     if (look := _look(prepared.run)) is not None:
-        if prepared.job.source.labelled and (recall := _recalls(look)) is not None:
+        if prepared.job.data.labelled and (recall := _recalls(look)) is not None:
             facts.append(f"recall on {len(look.labels)} images: {recall[0]:.0%} clean, {recall[1]:.0%} under noise")
             warnings += _recall_warnings(look, *recall)
         facts.append(_time_words(prepared, look))
@@ -176,7 +176,7 @@ def _time_words(prepared: "PreparedVote", look: _Look) -> str:
     model_scores(look.classifier, noisy)
     seconds = (time.perf_counter() - started) / len(noisy)
     part, images = prepared.job.part, len(prepared.images)
-    draws = part.most_draws + part.pilots(prepared.job.source.labelled)
+    draws = part.most_draws + part.pilots(prepared.job.data.labelled)
     total = seconds * draws * images
     units = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
     unit = next((name for name, length in units.items() if total > length), "seconds")

@@ -164,9 +164,9 @@ class VoteStep(Step):
 
         recipe, part = self.plan.recipe, arm_votes(self.plan.recipe, self._arm)
         model = recipe.model or trained_model(recipe, self._arm.home / "model")
-        source = recipe.data.source(recipe.data.size if recipe.model is not None else None)
+        data = recipe.data if recipe.model is not None else recipe.data.replace(size=None)
         target = recipe.config if part.adaptive else None
-        prepared = prepare_vote(VoteJob(model, source, self.home, self._arm.noise, part, target, self.plan.command))
+        prepared = prepare_vote(VoteJob(model, data, self.home, self._arm.noise, part, target, self.plan.command))
         recipe.require_labels(len(prepared.classifier.label_names))
         return prepared
 

@@ -26,7 +26,7 @@ from multiguard.train.job import TrainJob, open_splits, start_backbone
 def resolve_recipe(recipe: RunRecipe) -> RunRecipe:
     """The recipe with the dataset's defaults in place of what it leaves open."""
     data = recipe.data
-    if not data.source().unlisted:
+    if not data.unlisted:
         split = data.split or default_split(data.name, "test", data.root, data.table)
         recipe = recipe.replace(data=data.replace(split=split))
     if recipe.train is None:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.certify.noise import Noise
+from multiguard.certify.noise_arguments import parse_noise
+from multiguard.data.config import FOLDER, DataConfig
 from multiguard.data.image import image_hash
 from multiguard.data.sample import Dataset, IndexedDataset
-from multiguard.data.source import FOLDER, Source
 from multiguard.errors import ImageError, ImageFailure, InvalidInputError, VotesError
 from multiguard.evaluate import CertifyConfig
 from multiguard.evaluate.scores import failed_words
@@ -23,18 +24,10 @@ from multiguard.io.records import encode_json
 from multiguard.models import Classifier
 from multiguard.models.classifier import state_hash
 from multiguard.models.config import ModelConfig
+from multiguard.models.loading import chosen_noise, folder_noise, load_model, square_size, unnamed_labels
 from multiguard.pipeline.commands import with_seeds
 from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_votes_folder, discard_votes
-from multiguard.pipeline.job_model import (
-    chosen_noise,
-    folder_noise,
-    load_model,
-    own_device,
-    score_threshold,
-    sized_noise,
-    square_size,
-    unnamed_labels,
-)
+from multiguard.pipeline.job_model import own_device, score_threshold
 from multiguard.smooth import AdaptivePlan, Smoother
 from multiguard.smooth.config import VoteConfig
 from multiguard.smooth.dataset import VoteRun, make_scheme
@@ -51,7 +44,7 @@ class VoteJob:
     """What to vote on, with which classifier, and how."""
 
     model: ModelConfig
-    source: Source
+    data: DataConfig
     out: Path  # the votes folder to write, or to resume
     noise: str | None = None  # the noise as text; None for the one that the model folder was made for
     part: VoteConfig = field(default_factory=VoteConfig)  # how the classifier is sampled
@@ -98,7 +91,7 @@ class PreparedVote:
     @property
     def fewer_note(self) -> str | None:
         """A message if there are fewer images than were requested."""
-        requested, there = self.job.source.images, len(self.images)
+        requested, there = self.job.data.images, len(self.images)
         return fewer_images(requested, there) if requested is not None and requested > there else None
 
     @cached_property
@@ -108,7 +101,7 @@ class PreparedVote:
 
     def inputs(self) -> dict[str, Any]:
         """Everything that decides the votes, by name."""
-        part, labelled = self.job.part, self.job.source.labelled
+        part, labelled = self.job.part, self.job.data.labelled
         return {
             "noise": str(self.noise),
             **{f"vote.{name}": getattr(part, name) for name in _DECISIVE},
@@ -122,7 +115,7 @@ class PreparedVote:
             "model.file": self.classifier.weights_hash,
             "model.code": self.classifier.code_hash,
             "data.labelled": labelled,
-            **image_hashes("data", self.images, self.job.source.root, labelled=labelled),
+            **image_hashes("data", self.images, self.job.data.root, labelled=labelled),
         }
 
     def discard_old(self) -> None:
@@ -178,7 +171,7 @@ class PreparedVote:
 
     def _scheme(self) -> dict[str, Any]:
         """How many draws of which noise each image gets."""
-        part, labelled, target = self.job.part, self.job.source.labelled, self.job.target
+        part, labelled, target = self.job.part, self.job.data.labelled, self.job.target
         plan = None
         if target is not None:
             plan = AdaptivePlan(target.rule, part.radii, part.most_draws, target.alpha)
@@ -206,9 +199,8 @@ class PreparedVote:
     def _write_source(self, noise_seed: int) -> None:
         """Record which images and which model were voted on, for reports and attacks."""
         job = self.job
-        command = with_seeds(job.command, seed=job.source.seed, noise_seed=noise_seed)
-        model = {name: _plain(value) for name, value in to_tree(job.model).items() if value is not None}
-        source = {"data": job.source.as_dict(), "model": model, "command": command}
+        command = with_seeds(job.command, seed=job.data.seed, noise_seed=noise_seed)
+        source = {"data": to_tree(job.data.absolute()), "model": to_tree(job.model), "command": command}
         remove_partial_files(job.out, lambda name: name == SOURCE_FILE)
         write_atomically(job.out / SOURCE_FILE, lambda file: file.write(encode_json(source) + b"\n"))
 
@@ -218,18 +210,19 @@ def prepare_vote(job: VoteJob) -> PreparedVote:
 
     The labels of a folder with a CSV take the model's order.
     """
-    text = chosen_noise(job.model, job.noise)
-    classifier, note = load_model(job.model, job.source.size, text), None
+    model, data = job.model.resolved(), job.data
+    text = chosen_noise(model, job.noise)
+    classifier, note = load_model(model, size=data.size, noise=text), None
     if classifier.num_labels is None:
-        if job.source.data == FOLDER:  # its labels have the order of the alphabet, which no model has by itself
-            raise unnamed_labels(job.model.spec)
-        classifier.name_labels(names := job.source.open().label_names)
+        if data.name == FOLDER:  # its labels have the order of the alphabet, which no model has by itself
+            raise unnamed_labels(model.spec)
+        classifier.name_labels(names := data.open().label_names)
         note = f"scores are read in the dataset's order of labels: {shorten_names(names, _LABELS_SHOWN)}"
-    size = square_size(classifier, job.model.spec, job.source.size)
-    source = replace(_in_order(job.source, classifier.label_names), size=size)
-    noise = sized_noise(text, size)
-    job = replace(job, source=source, noise=str(noise), part=job.part.for_noise(noise))
-    return PreparedVote(job, noise, classifier, source.open(), folder_noise(job.model), note)
+    data = data.replace(size=square_size(classifier, model.spec, data.size or model.size))
+    noise = parse_noise(text, None if data.size is None else (data.size, data.size))
+    job = replace(job, model=model, data=data, noise=str(noise), part=job.part.for_noise(noise))
+    images = data.open(label_names=classifier.label_names)
+    return PreparedVote(job, noise, classifier, images, folder_noise(model), note)
 
 
 def fewer_images(requested: int, there: int) -> str:
@@ -271,14 +264,3 @@ def votes_match_images(folder: Path, images: Dataset) -> bool:
         )
     except (VotesError, ImageError, KeyError):
         return False
-
-
-def _in_order(source: Source, names: tuple[str, ...]) -> Source:
-    """The source with its labels in the classifier's order, if the user's own table leaves the order open."""
-    if source.data != FOLDER:
-        return source
-    return replace(source, options={**source.options, "label_names": names})
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value

@@ -1,14 +1,12 @@
 """One report: the page of a run with its figures and tables, or the page and the records of a comparison."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from multiguard.data import IndexedDataset
+from multiguard.data import DataConfig, IndexedDataset
 from multiguard.data.sample import Progress
-from multiguard.data.source import Source
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.io.config import to_tree
+from multiguard.io.config import from_tree, to_tree
 from multiguard.io.files import real_path
 from multiguard.io.writer import staged
 from multiguard.report.compare import PAGE_NAME as COMPARISON
@@ -156,7 +154,8 @@ def _images(run: Results, root: Path | None) -> tuple[IndexedDataset | None, str
     if "data" not in run.source:
         return None, "the votes do not name their images"
     try:
-        source = Source.from_dict(run.source["data"])
-        return (source if root is None else replace(source, root=root)).open(), None
-    except DataError as error:
+        data = from_tree(DataConfig, run.source["data"], "data")
+        data = data if root is None else data.replace(root=root)
+        return data.open(label_names=run.certificates.label_names), None
+    except (DataError, InvalidInputError) as error:
         return None, str(error)

@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike
 
 from multiguard.certify import Method, certified_size
 from multiguard.certify.arrays import Floats
-from multiguard.data import Dataset, Source
+from multiguard.data import DataConfig, Dataset
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import Averaging, Certificates, Curve, LabelScores, method_curve
+from multiguard.io.config import from_tree
 from multiguard.io.rounding import percent, plain
 
 if TYPE_CHECKING:
@@ -159,8 +160,9 @@ class Results:
     def _open_images(self) -> Dataset | None:
         """The images at hand, or those that the source names, if they can be opened."""
         if self.images is None and "data" in self.source:
-            with suppress(DataError):
-                return Source.from_dict(self.source["data"]).open()
+            with suppress(DataError, InvalidInputError):
+                data = from_tree(DataConfig, self.source["data"], "data")
+                return data.open(label_names=self.certificates.label_names)
         return self.images
 
     def __repr__(self) -> str:

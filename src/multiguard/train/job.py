@@ -10,14 +10,14 @@ import torch
 
 from multiguard.data import IndexedDataset, Pixels, hold_out, load_pixels, open_dataset, subset
 from multiguard.data.catalog import dataset_info, default_split, validation_split
+from multiguard.data.config import FOLDER
 from multiguard.data.image import decoding_threads
-from multiguard.data.label_table import read_lines
-from multiguard.data.source import FOLDER
 from multiguard.errors import InvalidInputError
-from multiguard.io.files import file_checksum, require_folder
+from multiguard.io.files import file_checksum, read_lines, require_folder
 from multiguard.io.lock import folder_lock
-from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, check_backbone, input_size
+from multiguard.models.backbone import Backbone, build_backbone, check_backbone, input_size
 from multiguard.models.classifier import Classifier
+from multiguard.models.config import PRETRAINED
 from multiguard.models.denoiser import denoiser_sigma, load_ffdnet
 from multiguard.models.efficientnet_lite import set_drop_path
 from multiguard.models.loading import weights_checksum

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from multiguard.data import label_table
-from multiguard.data.label_table import read_lines
 from multiguard.errors import DataError
+from multiguard.io import files
+from multiguard.io.files import read_lines
 
 
 def test_read_lines(tmp_path):
@@ -20,7 +20,7 @@ def test_list_without_end(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/zero")
     (tmp_path / "large").write_text("12345\n")
-    monkeypatch.setattr(label_table, "_MAX_LIST_BYTES", 5)
+    monkeypatch.setattr(files, "_MOST_LIST", 5)
     for name, reason in (
         ("pipe", "not a regular"),
         ("link", "not a regular"),
