@@ -258,7 +258,7 @@ def test_report_without_images(place):
     """A report does without images and says so."""
     source = place / "runs/votes/source.json"
     said = json.loads(source.read_text())
-    source.write_text(json.dumps({**said, "data": {**said["data"], "data": "coco", "root": "gone"}}))
+    source.write_text(json.dumps({**said, "data": {**said["data"], "name": "coco", "root": "gone"}}))
     assert command("certify", "runs/votes", "--k", 3, "--k-prime", 1, "--out", "other/certificates")[0] == 0
     code, out, err = command("report", "other/certificates")
     assert code == 0, err

@@ -40,7 +40,7 @@ def proved(request, tmp_path_factory):
     home = tmp_path_factory.mktemp("proved")
     found = votes_of_kind(home / "votes", images=5, labels=6, **KINDS[request.param])
     certified = certify_votes(found, config_of(found), labels=source_of(found))
-    source = {"data": {"data": "digits", "root": None, "seed": 0, "options": {}, "labelled": True}, "command": "x"}
+    source = {"data": {"name": "digits", "root": None, "seed": 0, "labelled": True}, "command": "x"}
     write_certificates(home / "c", certified, curves(certified, GRID), radius=GRID, votes=found, source=source)
     return home / "c"
 
@@ -182,7 +182,7 @@ def test_forged_curves(proved, tmp_path, examples):
 @soaked
 def test_damaged_source(tmp_path, examples):
     """A damaged source is read or left out."""
-    source = {"data": {"data": "digits", "options": {}}, "model": {"spec": "os:getcwd"}, "command": "x"}
+    source = {"data": {"name": "digits"}, "model": {"spec": "os:getcwd"}, "command": "x"}
 
     def check(data: bytes) -> None:
         (tmp_path / "source.json").write_bytes(data)
