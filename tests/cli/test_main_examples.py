@@ -409,7 +409,7 @@ VOTE = ["vote", "--model", "runs/digits", "--data", "digits", "--out", "v"]
         (["certify", "runs/votes", "--k", 3, "--k-prime", 1, "--sweep", "kk=1", "--out", "c"], "did you mean 'k'"),
         (["certify", "runs/votes", "--k", 3, "--k-prime", 1, "--sweep", "k=x", "--out", "c"], "expected numbers"),
         (["report", "gone"], "gone holds no certificates"),
-        (["report", "runs", "--beside", "x", "--out", "r.html"], "expected NAME=FOLDER"),
+        (["report", "runs", "--beside", "x=", "--out", "r.html"], "expected a folder, or NAME=FOLDER"),
         (["report", "runs", "--beside", "x=gone", "--out", "r/r.html"], "gone holds no certificates"),
         (["predict", "gone.png", "--model", "runs/digits"], "gone.png: could not be predicted: no such image"),
         (["predict", "digit.png", "--model", "runs/gone"], "unknown model 'runs/gone'"),

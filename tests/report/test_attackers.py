@@ -10,7 +10,6 @@ from tests.report.studies import UNLABELLED, make_run
 from multiguard.certify.noise import BandAblation, Gaussian, PixelAblation, Uniform
 from multiguard.errors import InvalidInputError
 from multiguard.report import ReportConfig, Study, compare_runs, write_comparison, write_page, write_tables
-from multiguard.report.attackers import look_words, size_words, threat_words, unit_words
 from multiguard.report.figures import family_figure
 from multiguard.report.words import closing_sentence, config_words
 
@@ -32,32 +31,32 @@ def runs(tmp_path_factory):
 def test_units():
     """Every attacker says what R measures, and how large that is."""
     for noise in NOISES:
-        assert unit_words(noise) == UNITS[noise.attacker]
-        assert len(unit_words(noise)) <= 80, "a line of a terminal"
+        assert noise.unit_words == UNITS[noise.attacker]
+        assert len(noise.unit_words) <= 80, "a line of a terminal"
 
 
 def test_sizes():
     """A size is the fraction of the image, or how far all values can move at once."""
     size = (32, 32)
-    assert size_words(PixelAblation(45, 1024), 20, size)[0] == "1.9 %"
-    assert size_words(BandAblation(4, 32), 3, size)[0] == "0.87 %", "9 of 1024 pixels"
-    assert size_words(BandAblation(4, 32), 3, None)[0] == "9.3 %", "3 of 32 columns"
-    far = float(size_words(Gaussian(0.5), 0.5, size)[0].split()[0]) / 255
+    assert PixelAblation(45, 1024).size_words(20, size)[0] == "1.9 %"
+    assert BandAblation(4, 32).size_words(3, size)[0] == "0.87 %", "9 of 1024 pixels"
+    assert BandAblation(4, 32).size_words(3, None)[0] == "9.3 %", "3 of 32 columns"
+    far = float(Gaussian(0.5).size_words(0.5, size)[0].split()[0]) / 255
     assert far * np.sqrt(3 * 32 * 32) == pytest.approx(0.5, rel=0.05)
-    far = float(size_words(Uniform(0.5), 1.5, size)[0].split()[0]) / 255
+    far = float(Uniform(0.5).size_words(1.5, size)[0].split()[0]) / 255
     assert far * 3 * 32 * 32 == pytest.approx(1.5, rel=0.05)
-    assert size_words(Gaussian(0.5), 0.5, None) is None
+    assert Gaussian(0.5).size_words(0.5, None) is None
 
 
 def test_threats():
     """What the attacker may do, with a number or with R."""
-    assert [threat_words(noise, 3.0) for noise in NOISES] == [
+    assert [noise.threat_words(3.0) for noise in NOISES] == [
         "any perturbation of \u2113\u2082-norm up to R = 3",
         "any perturbation of \u2113\u2081-norm up to R = 3",
         "any change of at most 3 pixels",
         "any change inside one 3 x 3 patch, wherever it is",
     ]
-    assert threat_words(BandAblation(2, 12)) == "any change inside one R x R patch, wherever it is"
+    assert BandAblation(2, 12).threat_words() == "any change inside one R x R patch, wherever it is"
 
 
 def test_page(runs, tmp_path):
@@ -70,11 +69,11 @@ def test_page(runs, tmp_path):
         assert UNITS[noise.attacker] in text
         assert f"labels per {'band' if noise.kind == 'band' else 'draw'}, k = " in text
         assert data["axis"] == noise.axis_label
-        assert data["threats"] == [threat_words(noise, radius) for radius in data["grid"]]
+        assert data["threats"] == [noise.threat_words(radius) for radius in data["grid"]]
         assert data["threats"][data["start"]] in text
         assert ("error probability</dt><dd>none" in text) == (noise.kind == "band")
         assert ("with probability at least" in text) == (noise.kind != "band")
-        for choice, _ in look_words(noise, data["grid"][data["start"]]).values():
+        for choice, _ in noise.look_words(data["grid"][data["start"]]).values():
             assert choice in text
 
 

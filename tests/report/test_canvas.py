@@ -10,8 +10,8 @@ from multiguard.report.canvas import distinct_strokes, draw_line, fixed_style, n
 def test_stroke_differences(count: int) -> None:
     """Up to eight lines differ in dash and marker, and the base of an order is solid."""
     for strokes in (distinct_strokes(count), *(ordered_strokes(count, base) for base in range(count))):
-        assert len({stroke.dash for stroke in strokes}) == len({stroke.marker for stroke in strokes}) == count
-    assert all(ordered_strokes(count, base)[base].dash == () for base in range(count))
+        assert len({stroke["dash"] for stroke in strokes}) == len({stroke["marker"] for stroke in strokes}) == count
+    assert all(ordered_strokes(count, base)[base]["dash"] == () for base in range(count))
 
 
 def test_fallback_fonts(monkeypatch) -> None:

@@ -19,7 +19,7 @@ from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import CertifyConfig
 from multiguard.io.rounding import percent_value, round_up
 from multiguard.report import Study, page, write_page
-from multiguard.report.thumbnails import Illustration
+from multiguard.report.thumbnails import MOST_ILLUSTRATED
 from multiguard.version import __version__
 
 
@@ -231,7 +231,7 @@ def test_page_size(study: Study, text: str, tmp_path: Path) -> None:
     with_images = page_text(study, tmp_path / "report.html", images=NoiseImages(ids))
     looks = sum(len(uri) for image in stored_data(with_images)["images"] for uri in image["looks"].values()) / len(ids)
     per_image = (len(with_images) - len(text)) / len(ids) - looks
-    whole = len(text) + 500 * (per_image + len(stored_images(text)) / len(ids)) + Illustration.most * looks
+    whole = len(text) + 500 * (per_image + len(stored_images(text)) / len(ids)) + MOST_ILLUSTRATED * looks
     assert looks > 1000
     assert whole < 25e6
 

@@ -6,11 +6,19 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from tests.report.studies import HOSTILE_LABELS, make_run
 
+from multiguard.io.names import as_cell
 from multiguard.report import Study, write_tables
+from multiguard.report.tables import escape_latex, escape_markdown
 
 WORDS = {"precision": "precision", "recall": "recall", "f1": "F1"}
+LATEX_COMMANDS = re.compile(
+    r"\\(?:textbackslash|textasciicircum|textasciitilde|textless|textgreater|textbar|textquotedbl|textasciigrave)\{\}"
+    r"|\\ensuremath\{(?:'|-|\\sigma|\\alpha|\\ell_2)\}|\\[{}$&#%_]|\{[][*]\}"
+)
 AVERAGED = {"mean": "mean per image", "pooled": "pooled"}
 
 
@@ -150,3 +158,62 @@ def test_predicted_labels_and_draws(unlabelled: Study, tmp_path: Path) -> None:
     assert counts == [("40", "4"), ("70", "4"), ("100", "4")]
     mean = unlabelled.main_curve("betting", "mean").mean_draws
     assert f"n up to 100 ({round(mean, 1):g} on average)" in text
+
+
+@given(st.text())
+def test_latex_commands(text: str) -> None:
+    """LaTeX text has no command but ours."""
+    rest = LATEX_COMMANDS.sub("", escape_latex(text))
+    assert not set(rest) & set('\\{}[]$&#%_^~<>|"`\n\r')
+    assert not escape_latex(text).lstrip().startswith("*")
+
+
+def test_latex_name() -> None:
+    """Special characters of a name are escaped for LaTeX."""
+    assert escape_latex(r"50% of_a\b & $x$") == r"50\% of\_a\textbackslash{}b \& \$x\$"
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [("[2pt] car", "{[}2pt{]} car"), ("*", "{*}"), (" \t*a*", "  {*}a*"), ("\n[", " {[}"), ("a*b", "a*b")],
+)
+def test_latex_row_end(name: str, written: str) -> None:
+    """A name at the start of a row is no option of the end of the row before."""
+    assert escape_latex(name) == written
+
+
+@given(st.text())
+def test_markdown_markup(text: str) -> None:
+    """Markdown text has no markup and no HTML."""
+    written = escape_markdown(text)
+    bare = re.sub(r"\\.", "", written)
+    assert not set(bare) & set("|`*_[]<>\n\r")
+    assert re.sub(r"&(?:amp|lt|gt);", "", bare).count("&") == 0
+
+
+def test_markdown_name() -> None:
+    """Special characters of a name are escaped for Markdown, others stay."""
+    assert escape_markdown("<b>a|b_c</b>") == r"&lt;b&gt;a\|b\_c&lt;/b&gt;"
+    assert escape_markdown("F1 at R: 0.5") == "F1 at R: 0.5"
+
+
+def test_links_and_directions() -> None:
+    """A name is no link and does not turn the direction of text."""
+    assert escape_markdown("www.a.b") == r"www\.a.b"
+    assert escape_latex("a\u202eb\x9bc") == escape_markdown("a\u202eb\x9bc") == "a b c"
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "\uff1d1", "'=1"])
+def test_csv_formulas(text: str) -> None:
+    """A cell that a spreadsheet would run becomes text."""
+    assert as_cell(text) == f"'{text}"
+
+
+@given(st.text())
+@example("a=b")
+@example("'quoted'")
+def test_csv_round_trip(name: str) -> None:
+    """A name is read back from its cell, and no cell is a formula; other names stay as they are."""
+    cell = as_cell(name)
+    assert re.sub(r"\A'(?='*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])", "", cell) == name
+    assert not re.match(r"[=+\-@\t\r\n]", cell)

@@ -75,11 +75,10 @@ def _show(attacks: "Attacks") -> None:
     """The averages, and whether a certificate was broken."""
     from multiguard.cli.score_table import show_attack_curves
     from multiguard.report.attack_figure import attack_words, verdict
-    from multiguard.report.attackers import unit_words
 
     console = PlainConsole()
     console.print(attack_words(attacks))
-    console.print(f"{unit_words(attacks.noise)}\n")
+    console.print(f"{attacks.noise.unit_words}\n")
     show_attack_curves(attacks, console)
     console.print(f"\n{verdict(attacks)}")
     for method in attacks.methods:

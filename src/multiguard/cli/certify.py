@@ -88,13 +88,13 @@ def certify_command(
 
 def _show(job: "CertifyJob", written: "Results") -> None:
     """Print the scores, and what they mean."""
-    from multiguard.cli.score_table import rule_text, show_scores
+    from multiguard.cli.score_table import show_scores
     from multiguard.pipeline.certify_job import why_nothing
     from multiguard.report.words import closing_sentence
 
     if job.tuned is not None:
         left_out = written.source["tuned"]["left_out"]
-        echo(f"{left_out} images chose {rule_text(job.tuned.best.rule)}, and are not certified")
+        echo(f"{left_out} images chose {job.tuned.best.rule.text}, and are not certified")
     show_scores(written, PlainConsole())
     if (reason := why_nothing(written)) is not None:
         echo(f"\nnote: {reason}")

@@ -139,7 +139,7 @@ def _show_labels(
 
 def _notes(result: "PredictResult") -> Iterator[str]:
     """What the tables mean."""
-    from multiguard.cli.score_table import noise_text, rule_text
+    from multiguard.cli.score_table import noise_text
 
     predictor, part = result.predictor, result.predictor.part
     noise = predictor.smoother.settings.noise
@@ -150,7 +150,7 @@ def _notes(result: "PredictResult") -> Iterator[str]:
     )
     if noise.attacker == "patch":
         how = "Every band votes once: there are no draws to choose."
-    yield f"{predictor.model}, {rule_text(predictor.rule)}, {noise_text(noise)}. {how}"
+    yield f"{predictor.model}, {predictor.rule.text}, {noise_text(noise)}. {how}"
 
 
 def _label_table(names: Sequence[str], radii: Sequence[float], together: Sequence[float], text: Text) -> Table:

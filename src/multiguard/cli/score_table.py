@@ -9,12 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from multiguard.certify.arrays import Floats
-from multiguard.certify.noise import BandAblation, Gaussian, Noise
-from multiguard.certify.rules import Rule, TopK
+from multiguard.certify.noise import Noise
 from multiguard.evaluate import AttackCurve, Attacks, Certificates, Curve, attack_curves
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import count, down_to_digits, percent, plain
-from multiguard.report.attackers import unit_words
 from multiguard.report.words import dataset_title
 from multiguard.results import Results
 
@@ -39,14 +37,9 @@ _COUNTS = (
 )
 
 
-def rule_text(rule: Rule) -> str:
-    """The smoothed classifier in the letters of the paper."""
-    return f"k' = {rule.k_prime}, k = {rule.k}" if isinstance(rule, TopK) else f"t = {plain(rule.t)}"
-
-
 def noise_text(noise: Noise) -> str:
     """The noise for a terminal: sigma by its name, any other as the command line has it."""
-    return f"sigma = {plain(noise.sigma)}" if isinstance(noise, Gaussian) else str(noise)
+    return str(noise) if noise.sigma is None else f"sigma = {plain(noise.sigma)}"
 
 
 def show_scores(written: Results, console: Console) -> None:
@@ -71,13 +64,13 @@ def show_attack_curves(attacks: Attacks, console: Console) -> None:
 def _heading(written: Results, curve: Curve) -> list[str]:
     """Which images the scores are of, and what is certified."""
     certificates, adaptive = written.certificates, written.provenance["stops"] is not None
-    config, exact = certificates.config, isinstance(certificates.noise, BandAblation)
-    rule = rule_text(config.rule) + ("" if adaptive or exact else f", n = {config.n}")
+    config, exact = certificates.config, certificates.noise.enumerated
+    rule = config.rule.text + ("" if adaptive or exact else f", n = {config.n}")
     error = "" if exact else f", alpha = {plain(config.alpha)}"
     lines = [
         f"{curve.scores.images} images of {dataset_title(written.provenance)}",
         f"{rule}{error}, {noise_text(certificates.noise)}; means over images",
-        unit_words(certificates.noise),
+        certificates.noise.unit_words,
     ]
     if exact:
         lines.append("every band votes, so nothing is random: these are proofs without exception")

@@ -64,16 +64,15 @@ def tune_command(
 
 
 def _show(job: "TuneJob", result: "TuneResult") -> None:
-    from multiguard.cli.score_table import noise_text, rule_text
+    from multiguard.cli.score_table import noise_text
     from multiguard.io.rounding import plain
-    from multiguard.report.attackers import radius_words
 
     tuned, best = result.tuned, result.tuned.best
-    where = radius_words(best.noise, tuned.radius)
+    where = best.noise.radius_words(tuned.radius)
     echo(f"{len(tuned.ids)} images choose by their certified {_metric(tuned)} at {where};")
     echo(f"method {tuned.method}, alpha = {plain(tuned.alpha)}\n")
     PlainConsole().print(_table(job, tuned), soft_wrap=False)
-    echo(f"\nchosen: {rule_text(best.rule)}, {noise_text(best.noise)}")
+    echo(f"\nchosen: {best.rule.text}, {noise_text(best.noise)}")
     if result.others:
         echo(f"certify the other {result.others} images: {result.command}")
     else:

@@ -14,10 +14,9 @@ from multiguard.evaluate.attack_outcomes import BEST
 from multiguard.io.files import require_folder
 from multiguard.io.rounding import plain
 from multiguard.report import canvas
-from multiguard.report.attackers import noise_words, unit_words
 from multiguard.report.canvas import DPI, FORMATS, Format, distinct_strokes
-from multiguard.report.table_formats import AtMost, Cell, Column, Table, radius_columns
-from multiguard.report.words import left_out_words, rule_words
+from multiguard.report.tables import ROUNDED_UP, Cell, ceiling, ceiling_fraction, radius_columns, write_table
+from multiguard.report.words import left_out_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,12 +69,15 @@ def write_attack_table(attacks: Attacks, folder: Path) -> list[Path]:
         ['attack.csv', 'attack.md', 'attack.tex']
     """
     require_folder(folder)
-    columns = [Column("counted", "counted"), Column("line", "by"), *radius_columns(attacks.radii)]
-    rows = [row for curve in attack_curves(attacks) for row in _table_rows(curve)]
+    columns = {"counted": "counted", "line": "by", **radius_columns(attacks.radii)}
+    curves = attack_curves(attacks)
+    rows = [row for curve in curves for row in _table_rows(curve)]
     kind = "true" if attacks.labelled else "predicted"
-    words = f"{attack_words(attacks)}. {unit_words(attacks.noise)}."
+    words = f"{attack_words(attacks)}. {attacks.noise.unit_words}."
     caption = f"{kind.capitalize()} labels that stay, in %: certified and reached by attacks. {words}"
-    return Table("attack", caption, [_note(attacks), _sentence(verdict(attacks))], columns, rows).write(folder)
+    notes = [_note(attacks), _sentence(verdict(attacks))]
+    notes = [ROUNDED_UP, *notes] if any(curve.goal == "out" for curve in curves) else notes
+    return write_table(folder, "attack", caption, notes, columns, rows)
 
 
 def _note(attacks: Attacks) -> str:
@@ -91,11 +93,11 @@ def _table_rows(curve: AttackCurve) -> list[list[Cell]]:
     stay = curve.goal == "in"
     counted = "labels that stay" if stay else "other labels returned"
     rows: list[list[Cell]] = [
-        [counted, f"certified ({method})", *(float(value) if stay else AtMost(float(value)) for value in values)]
+        [counted, f"certified ({method})", *(float(value) if stay else ceiling(float(value)) for value in values)]
         for method, values in curve.certified.items()
     ]
     for name, values in curve.reached.items():
-        cells = (AtMost(float(value), is_fraction=True) if stay else f"{value:.2f}" for value in values)
+        cells = (ceiling_fraction(float(value)) if stay else f"{value:.2f}" for value in values)
         rows.append([counted, _ATTACK_NAMES.get(name, name), *cells])
     return rows
 
@@ -103,10 +105,10 @@ def _table_rows(curve: AttackCurve) -> list[list[Cell]]:
 def attack_words(attacks: Attacks) -> str:
     """The smoothed classifier that was attacked, the images, and how the attacks were evaluated."""
     config = attacks.config
-    words = [*rule_words(config.rule).values()]
+    words = [*config.rule.words.values()]
     if not attacks.exact:
         words += [f"n {'up to' if attacks.adaptive else '='} {config.draws}", f"α = {plain(config.alpha)}"]
-    words.append(noise_words(attacks.noise))
+    words.append(attacks.noise.words)
     missing = left_out_words(attacks.labelled, attacks.without_labels, attacks.failed)
     images = f"Mean over {len(attacks.images)} images{f' ({missing} left out)' if missing else ''}"
     how = f"all {attacks.draws} bands" if attacks.exact else f"{attacks.draws} fresh draws"
@@ -151,7 +153,7 @@ def attack_figure(attacks: Attacks) -> "Figure":
     curves = attack_curves(attacks, fine)
     widths = [1.25] * len(curves) + [1]
     domain = "stay in [0, 1]" if attacks.plan.get("box") or attacks.noise.whole else "may leave [0, 1]"
-    words = f"{unit_words(attacks.noise)}. Perturbed images {domain}. {_sentence(verdict(attacks))}"
+    words = f"{attacks.noise.unit_words}. Perturbed images {domain}. {_sentence(verdict(attacks))}"
     lines = textwrap.wrap(words, _CHARACTERS_PER_LINE)
     title, subtitle = "Certified robustness and attacks", "\n".join([f"{attack_words(attacks)}.", *lines])
     figure, panels = canvas.new_figure(title, subtitle, height=_HEIGHT, legend_rows=1, widths=widths)
@@ -193,7 +195,7 @@ def _draw_radii(axes: "Axes", attacks: Attacks, method: Method, letter: str) -> 
     fallen = [(certified, radius) for certified, radius in points if radius < math.inf]
     intact = [(certified, top) for certified, radius in points if radius == math.inf]
     style: dict[str, Any] = {"linewidths": 0, "zorder": 3, "clip_on": False}
-    color = distinct_strokes(2)[1].light
+    color = distinct_strokes(2)[1]["light"]
     axes.scatter([x for x, _ in fallen], [y for _, y in fallen], s=16, color=color, alpha=0.5, **style)
     axes.scatter(
         [x for x, _ in intact], [y for _, y in intact], s=14, marker="^", color=canvas.QUIET, alpha=0.3, **style

@@ -3,10 +3,9 @@
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, TypedDict
 
 from multiguard.certify.arrays import Floats
 from multiguard.io.files import write_atomically
@@ -139,8 +138,7 @@ def _write(figure: "Figure", kind: Format, dpi: float, file: IO[bytes]) -> None:
     getattr(canvases[kind](figure), f"print_{kind}")(file, metadata=_METADATA[kind])
 
 
-@dataclass(frozen=True)
-class Stroke:
+class Stroke(TypedDict):
     """One line style; lines differ in dash and marker first, in colour second."""
 
     light: str  # colour on white
@@ -176,7 +174,9 @@ def ordered_strokes(count: int, base: int) -> list[Stroke]:
 
 
 def _stroke(colours: tuple[str, str], dash: int, marker: int) -> Stroke:
-    return Stroke(*colours, _DASHES[dash % len(_DASHES)], _MARKER_NAMES[marker % len(_MARKER_NAMES)])
+    light, dark = colours
+    word = _MARKER_NAMES[marker % len(_MARKER_NAMES)]
+    return {"light": light, "dark": dark, "dash": _DASHES[dash % len(_DASHES)], "marker": word}
 
 
 def draw_staircase(
@@ -190,8 +190,8 @@ def draw_line(
     axes: "Axes", x: Values, y: Values, stroke: Stroke, label: str, *, bold: bool = False, **options: Any
 ) -> None:
     """A line in this stroke, with about nine markers unless `markevery` says where they are."""
-    style: dict[str, Any] = {"color": stroke.light, "dashes": stroke.dash or (None, None)}
+    style: dict[str, Any] = {"color": stroke["light"], "dashes": stroke["dash"] or (None, None)}
     style |= {"linewidth": 2.2 if bold else 1.4, "zorder": 3 if bold else 2}
-    style |= {"marker": _MARKERS[stroke.marker], "markevery": max(1, len(x) // _MARKERS_PER_LINE)}
+    style |= {"marker": _MARKERS[stroke["marker"]], "markevery": max(1, len(x) // _MARKERS_PER_LINE)}
     style |= {"markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.5}
     axes.plot(x, y, label=drawable(label), **{**style, **options})

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from multiguard.certify import Method
-from multiguard.certify.noise import BandAblation
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import (
     Averaging,
@@ -23,7 +22,6 @@ from multiguard.evaluate import (
     curves,
     paired_differences,
     radius_grid,
-    typical_radius,
 )
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.evaluate.scores import check_radius
@@ -32,7 +30,6 @@ from multiguard.io.names import as_cell, unknown_name
 from multiguard.io.records import encode_json
 from multiguard.io.rounding import plain
 from multiguard.io.short_repr import short_repr
-from multiguard.report.attackers import DIAL_WORDS, noise_words, unit_words
 from multiguard.report.config import ReportConfig
 from multiguard.report.families import METHOD_NAMES, Family, Line, Measure, rule_measures
 from multiguard.report.page_data import family_data
@@ -71,10 +68,10 @@ class Contender:
         rule = ", ".join(words[name] for name in self.certificates.config.rule.options)
         draws = plain(round(self.curves["mean"].mean_draws, 1))
         method = METHOD_NAMES.get(self.method, self.method)
-        exact = isinstance(self.certificates.noise, BandAblation)
+        exact = self.certificates.noise.enumerated
         alpha = "none" if exact else plain(self.certificates.config.alpha)
         more = {"rule": rule, "method": method, "draws": draws, "alpha": alpha}
-        return {"run": self.name, "model": model, "noise": noise_words(self.certificates.noise), **more}
+        return {"run": self.name, "model": model, "noise": self.certificates.noise.words, **more}
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +172,7 @@ def compare_runs(config: ReportConfig, runs: Runs) -> Leaderboard:
     images = _common_images(runs)
     noises = [run.certificates.noise for run, _ in chosen.values()]
     noise = chosen[first][0].certificates.noise
-    halves = [half * typical_radius(noise) / 2 for half in _HALVES]
+    halves = [half * noise.typical_radius / 2 for half in _HALVES]
     default = [math.ceil(half) for half in halves] if noise.whole else halves
     table = check_radius(config.radii or np.unique(default), noise)
     widest = max((radius_grid(noise) for noise in noises), key=lambda each: float(each[-1]))
@@ -222,7 +219,7 @@ def write_comparison(board: Leaderboard, folder: Path, name: str = PAGE_NAME) ->
 
 def _render(board: Leaderboard) -> str:
     family, noise = board.family, board.baseline.certificates.noise
-    first = typical_radius(noise)
+    first = noise.typical_radius
     middle = first if first in board.radius else board.radius[len(board.radius) // 2]
     start = int(np.argmin(np.abs(family.radius - middle)))
     words = [each.words for each in board.contenders]
@@ -238,8 +235,8 @@ def _render(board: Leaderboard) -> str:
         level=board.level,
         measures=board.measures,
         noise=noise,
-        dial_words=DIAL_WORDS[noise.attacker],
-        unit_words=unit_words(noise),
+        dial_words=noise.dial,
+        unit_words=noise.unit_words,
         grid=family.radius,
         start=start,
         last=len(family.radius) - 1,
@@ -333,7 +330,7 @@ def _notes(runs: Runs, images: Sequence[str]) -> Iterator[str]:
     yield f"Compared on the {len(images)} images that all runs have votes of{f'; left out: {words}' if words else ''}."
     if not next(iter(certificates.values())).labelled:
         yield "Each run certifies the labels that it predicts itself; whether they are right is unknown."
-    exact = all(isinstance(own.noise, BandAblation) for own in certificates.values())
+    exact = all(own.noise.enumerated for own in certificates.values())
     if len({own.config.alpha for own in certificates.values()}) > 1 and not exact:
         yield "The runs differ in α: a larger one proves more, and is wrong more often."
     if len({tuple(_hashes(own, images)) for own in certificates.values()}) > 1:

@@ -10,9 +10,8 @@ import numpy as np
 from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
 from multiguard.certify.noise_arguments import NO_NOISE, parse_noise
-from multiguard.evaluate import Averaging, Curve, curves, typical_radius
+from multiguard.evaluate import Averaging, Curve, curves
 from multiguard.evaluate.curves import AVERAGINGS
-from multiguard.report.attackers import noise_words
 from multiguard.report.families import METHOD_NAMES, POINTWISE, Family, FamilyKey, Line, rule_measures
 from multiguard.report.words import config_words, failure_words
 from multiguard.results import Results
@@ -37,7 +36,7 @@ def run_families(study: "Study") -> list[Family]:
     trained = {name: run for name, run in same_config.items() if run.certificates.noise == main.certificates.noise}
     trained = trained if len({_without_noise(run) for run in trained.values()}) > 1 else {}
     others = {name: run for name, run in same_rule.items() if not name or name not in {**levels, **trained}}
-    level_words = {name: noise_words(run.certificates.noise) for name, run in levels.items()}
+    level_words = {name: run.certificates.noise.words for name, run in levels.items()}
     training_words = {name: _training_words(run) for name, run in trained.items()}
     families = [
         _family(study, levels, level_words, "noise", "noise", "Noise level"),
@@ -61,7 +60,7 @@ def _training_words(run: Results) -> str:
     trained = run.provenance.get("trained_noise")
     if trained is None:
         return "noise in training unknown"
-    return "trained without noise" if trained == NO_NOISE else f"trained with {noise_words(parse_noise(trained))}"
+    return "trained without noise" if trained == NO_NOISE else f"trained with {parse_noise(trained).words}"
 
 
 def _differences(study: "Study", runs: Runs) -> dict[str, str]:
@@ -110,7 +109,7 @@ def _family(study: "Study", runs: Runs, values: Words, key: FamilyKey, symbol: s
     ordered, counts = key == "noise", Counter(values.values())
     grid = np.unique([radius for run in runs.values() for curve in run.curves for radius in curve.scores.radius])
     lines = []
-    for name in sorted(runs, key=lambda name: typical_radius(runs[name].certificates.noise)) if ordered else runs:
+    for name in sorted(runs, key=lambda name: runs[name].certificates.noise.typical_radius) if ordered else runs:
         text = f"{values[name]} ({name or _THIS_RUN})" if counts[values[name]] > 1 else values[name]
         if (both := _curves_at(runs[name], _method(study, runs[name]), grid)) is not None:
             lines.append(Line(text, text, both, not name))

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from multiguard.certify.arrays import Floats
-from multiguard.certify.noise import BandAblation
 from multiguard.certify.rules import RuleName
 from multiguard.evaluate import Averaging, Curve
 from multiguard.evaluate.curves import AVERAGINGS
@@ -161,7 +160,7 @@ def _sweep(study: "Study", key: FamilyKey) -> Family:
     lines = tuple(
         Line(plain(value), f"{symbol} = {plain(value)}", both, value == base) for value, both in sorted(swept.items())
     )
-    bands = isinstance(study.main.certificates.noise, BandAblation)
+    bands = study.main.certificates.noise.enumerated
     note = _CERTAIN if bands else POINTWISE
     if not study.labelled and key not in ("n", "alpha"):
         note = f"{_LABELS_CHOSEN_AGAIN.format('The bands' if bands else 'Pilot draws')}\n{note}"

@@ -80,7 +80,7 @@ def _draw_curve(axes: "Axes", line: Line, stroke: Stroke, measure: Measure, *, c
     canvas.draw_staircase(axes, radius, values, stroke, line.name, bold=line.is_base, clip_on=clip)
     if (band := measure.band(curve)) is not None:
         low, high = (measure.on_axis(end) for end in band)
-        axes.fill_between(radius, low, high, color=stroke.light, alpha=0.1, linewidth=0, zorder=1, step="pre")
+        axes.fill_between(radius, low, high, color=stroke["light"], alpha=0.1, linewidth=0, zorder=1, step="pre")
 
 
 def _subtitle(study: Study, family: Family) -> str:

@@ -7,23 +7,14 @@ from typing import Any
 import numpy as np
 
 from multiguard.data import Dataset
+from multiguard.data.sample import Progress
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import typical_radius
 from multiguard.io.rounding import confidence, plain, up_to_digits
-from multiguard.report.attackers import (
-    DIAL_WORDS,
-    copies_words,
-    look_words,
-    measure_words,
-    noise_words,
-    threat_words,
-    unit_words,
-)
 from multiguard.report.families import METHOD_NAMES, Measure
 from multiguard.report.page_data import page_data, recall_first, start_index, weakest_first
 from multiguard.report.single_file import render_page, write_text
 from multiguard.report.study import Study
-from multiguard.report.thumbnails import Callback, Illustration, Thumbnails, make_thumbnails
+from multiguard.report.thumbnails import Thumbnail, make_thumbnails
 from multiguard.report.words import (
     closing_sentence,
     dataset_words,
@@ -41,7 +32,12 @@ _MOST_IMAGES, _WEAKEST = 1000, 800  # of a page without a number of images to sh
 
 
 def write_page(
-    study: Study, path: Path, *, images: Dataset | None = None, gallery: int | None = None, progress: Callback = None
+    study: Study,
+    path: Path,
+    *,
+    images: Dataset | None = None,
+    gallery: int | None = None,
+    progress: Progress | None = None,
 ) -> int:
     """Write one HTML file that opens offline, fetches nothing, and shows no number above what was proved.
 
@@ -68,11 +64,17 @@ def write_page(
     shown, at_random = _shown(study, gallery)
     proved = study.main.certificates
     hashes = {proved.ids[index]: proved.image_hashes[index] for index in shown}
-    illustration = Illustration(float(study.grid[start_index(study)]), proved.noise)
-    thumbnails = Thumbnails() if images is None else make_thumbnails(images, hashes, illustration, progress)
-    text = _render(study, shown, at_random, thumbnails, images is not None and not thumbnails.not_images)
+    illustrated = proved.noise, float(study.grid[start_index(study)])
+    made, others = ({}, {}) if images is None else make_thumbnails(images, hashes, illustrated, progress)
+    replaced = [*others.values()].count("replaced")
+    values = {
+        **_gallery_values(shown, made, replaced),
+        "at_random": at_random,
+        "images_given": images is not None and "no image" not in others.values(),
+    }
+    text = _render(study, page_data(study, shown, made), values)
     write_text(path, text)
-    return thumbnails.replaced
+    return replaced
 
 
 def _shown(study: Study, gallery: int | None) -> tuple[list[int], int]:
@@ -87,12 +89,12 @@ def _shown(study: Study, gallery: int | None) -> tuple[list[int], int]:
     return [*order[:_WEAKEST].tolist(), *others.tolist()], len(others)
 
 
-def _render(study: Study, shown: Sequence[int], at_random: int, thumbnails: Thumbnails, images_given: bool) -> str:
+def _render(study: Study, data: Mapping[str, Any], gallery: Mapping[str, Any]) -> str:
     measures = {family.key: recall_first(family) for family in study.families}
     return render_page(
         "report.html",
         _SCRIPTS,
-        page_data(study, shown, thumbnails.made),
+        data,
         study=study,
         exact=study.exact,
         method_names=METHOD_NAMES,
@@ -102,12 +104,10 @@ def _render(study: Study, shown: Sequence[int], at_random: int, thumbnails: Thum
         has_sweeps=bool(measures.keys() & {"k_prime", "k", "threshold", "n", "alpha"}),
         has_runs=bool(measures.keys() & {"noise", "training", "runs"}),
         provenance=list(_provenance(study)),
-        images_given=images_given,
-        at_random=at_random,
         **_noise_values(study),
         **_run_values(study),
         **_score_values(study, measures["methods"]),
-        **_gallery_values(study, shown, thumbnails),
+        **gallery,
     )
 
 
@@ -116,14 +116,14 @@ def _noise_values(study: Study) -> dict[str, Any]:
     noise, radius = study.main.certificates.noise, float(study.grid[start_index(study)])
     return {
         "noise": noise,
-        "noise_words": noise_words(noise),
-        "copies_words": copies_words(noise),
-        "threat": threat_words(noise, radius),
-        "any_threat": threat_words(noise),
-        "unit_words": unit_words(noise),
-        "measure_words": measure_words(noise),
-        "dial_words": DIAL_WORDS[noise.attacker],
-        "look_words": look_words(noise, radius),
+        "noise_words": noise.words,
+        "copies_words": noise.copy_words,
+        "threat": noise.threat_words(radius),
+        "any_threat": noise.threat_words(),
+        "unit_words": noise.unit_words,
+        "measure_words": noise.measure_words,
+        "dial_words": noise.dial,
+        "look_words": noise.look_words(radius),
     }
 
 
@@ -160,20 +160,20 @@ def _score_values(study: Study, measures: Sequence[Measure]) -> dict[str, Any]:
     }
 
 
-def _gallery_values(study: Study, shown: Sequence[int], thumbnails: Thumbnails) -> dict[str, Any]:
+def _gallery_values(shown: Sequence[int], made: Mapping[str, Thumbnail], replaced: int) -> dict[str, Any]:
     """How many images are shown, and why others are not."""
     return {
         "shown": len(shown),
-        "illustrated": sum(bool(each.looks) for each in thumbnails.made.values()),
-        "replaced": thumbnails.replaced,
-        "missing": len(shown) - len(thumbnails.made) - thumbnails.replaced,
+        "illustrated": sum(bool(looks) for *_, looks in made.values()),
+        "replaced": replaced,
+        "missing": len(shown) - len(made) - replaced,
     }
 
 
 def _ticks(study: Study) -> Iterator[tuple[int, int]]:
     """The indices on the slider of halves of the typical radius, and how many halves they are."""
     noise = study.main.certificates.noise
-    typical = typical_radius(noise)
+    typical = noise.typical_radius
     unit = max(1, round(typical / 2)) if noise.whole else typical / 2
     for index, radius in enumerate(study.grid):
         half = radius / unit

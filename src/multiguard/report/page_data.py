@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from multiguard.certify.arrays import Floats
 from multiguard.evaluate import Averaging, Certificates, Curve, Scores
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.evaluate.scores import certified_sizes
-from multiguard.report.attackers import radius_words, size_words, threat_words
 from multiguard.report.canvas import Stroke
 from multiguard.report.families import Family, Line, Measure
 from multiguard.report.study import Study
@@ -27,7 +25,7 @@ _SCORES = (*FLOORS, "false_ceiling")
 def page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumbnail]) -> dict[str, Any]:
     """All that the scripts need, with the images at the indices `shown`."""
     certificates, grid = study.main.certificates, study.grid
-    sizes = {(thumbnail.height, thumbnail.width) for thumbnail in thumbnails.values()}
+    sizes = {(height, width) for _, height, width, _ in thumbnails.values()}
     size = sizes.pop() if len(sizes) == 1 else None
     return {
         "grid": grid.tolist(),
@@ -35,8 +33,8 @@ def page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumb
         "whole": certificates.noise.whole,
         "exact": study.exact,
         "axis": certificates.noise.axis_label,
-        "at": [radius_words(certificates.noise, radius) for radius in grid.tolist()],
-        "threats": [threat_words(certificates.noise, radius) for radius in grid.tolist()],
+        "at": [certificates.noise.radius_words(radius) for radius in grid.tolist()],
+        "threats": [certificates.noise.threat_words(radius) for radius in grid.tolist()],
         "rule": study.rule,
         "labelled": study.labelled,
         "adaptive": bool(study.stops),
@@ -51,7 +49,7 @@ def page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumb
             for each in study.label_scores
         ],
         "images": [_image(certificates, i, float(grid[-1]), thumbnails.get(certificates.ids[i])) for i in shown],
-        "sizes": [size_words(certificates.noise, radius, size) for radius in grid.tolist()],
+        "sizes": [certificates.noise.size_words(radius, size) for radius in grid.tolist()],
     }
 
 
@@ -93,7 +91,7 @@ def family_data(family: Family) -> dict[str, Any]:
 
 def _line(line: Line, stroke: Stroke) -> dict[str, Any]:
     curves: dict[str, Any] = {averaging: _curve(line.curves[averaging]) for averaging in AVERAGINGS}
-    return {"name": line.name, "value": line.value, "base": line.is_base, **asdict(stroke), **curves}
+    return {"name": line.name, "value": line.value, "base": line.is_base, **stroke, **curves}
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
@@ -112,8 +110,8 @@ def _image(certificates: Certificates, index: int, farthest: float, thumbnail: T
         "draws": certificates.draws[index],
         "radii": {method: _numbers(radii[index]) for method, radii in certificates.radii.items()},
         "ceilings": _ceilings(certificates, index, farthest),
-        "thumbnail": None if thumbnail is None else [thumbnail.uri, thumbnail.width, thumbnail.height],
-        "looks": {} if thumbnail is None else dict(thumbnail.looks),
+        "thumbnail": None if thumbnail is None else [thumbnail[0], thumbnail[2], thumbnail[1]],
+        "looks": {} if thumbnail is None else thumbnail[3],
     }
 
 

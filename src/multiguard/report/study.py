@@ -11,8 +11,8 @@ import numpy as np
 
 from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
-from multiguard.certify.noise import BandAblation, Noise
-from multiguard.certify.rules import RuleName, TopK
+from multiguard.certify.noise import Noise
+from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import (
     Averaging,
@@ -22,7 +22,6 @@ from multiguard.evaluate import (
     Scores,
     label_scores,
     prediction_scores,
-    typical_radius,
 )
 from multiguard.evaluate.certifier import Labels
 from multiguard.evaluate.curves import AVERAGINGS
@@ -83,7 +82,7 @@ class Study:
     @property
     def exact(self) -> bool:
         """Whether every band of an ablation votes, so that nothing is random and no claim has a probability."""
-        return isinstance(self.main.certificates.noise, BandAblation)
+        return self.main.certificates.noise.enumerated
 
     @property
     def method(self) -> Method:
@@ -122,7 +121,6 @@ class Study:
         proved = self.main.certificates
         if not self.labelled:
             return {}
-        k = self.config.rule.k if isinstance(self.config.rule, TopK) else None
         returned: dict[Prediction, Ragged[Any]] = {"bare": proved.bare, "smoothed": proved.predicted}
         found: dict[Prediction, dict[Averaging, Scores]] = {}
         for name, predicted in returned.items():
@@ -132,7 +130,9 @@ class Study:
                 known = np.flatnonzero(~predicted.missing).tolist()
                 labels, answers = [labels[i] for i in known], [answers[i] for i in known]
             if any(labels):
-                found[name] = {each: prediction_scores(labels, answers, each, k=k) for each in AVERAGINGS}
+                found[name] = {
+                    each: prediction_scores(labels, answers, each, k=self.config.rule.k) for each in AVERAGINGS
+                }
         return found
 
     def staying(self, method: Method) -> list[int]:
@@ -153,7 +153,7 @@ def round_radii(grid: Floats, noise: Noise, half_steps: Sequence[int]) -> list[t
 
     Where radii are whole numbers, the halves are rounded up.
     """
-    halves = [half * typical_radius(noise) / 2 for half in half_steps]
+    halves = [half * noise.typical_radius / 2 for half in half_steps]
     wanted = [math.ceil(half) for half in halves] if noise.whole else halves
     nearest = [int(np.argmin(np.abs(grid - radius))) for radius in wanted]
     close = [i for i, radius in zip(nearest, wanted, strict=True) if np.isclose(grid[i], radius)]

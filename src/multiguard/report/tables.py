@@ -1,18 +1,30 @@
-"""The numbers of a study as tables: every family of curves at round radii, the labels, and adaptive draws."""
+"""The numbers of a study as tables: every family of curves at round radii, the labels, and adaptive draws.
 
+Each table is written in three formats: CSV without loss, Markdown and LaTeX rounded so that no number claims too much.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import ROUND_CEILING
+from operator import methodcaller
 from pathlib import Path
 
 from multiguard.evaluate.curves import AVERAGINGS
-from multiguard.io.files import require_folder
-from multiguard.report.attackers import unit_words
+from multiguard.io.files import require_folder, write_atomically
+from multiguard.io.names import as_cell
+from multiguard.io.rounding import percent_value, plain, round_up
 from multiguard.report.families import Family
 from multiguard.report.study import Study, round_radii
-from multiguard.report.table_formats import AtMost, Cell, Column, Table, radius_columns
 from multiguard.report.words import config_words, curve_left_out, failure_words, label_method, mean_draws
 
+Cell = str | int | float | tuple[float, str]  # a text, a number, a fraction shown in percent, a ceiling and its text
 _HALVES = range(7)
 _AVERAGING_NAMES = {"mean": "mean per image", "pooled": "pooled"}
-_FAILED = Column("failed", "could not be voted on", printed=False)  # people read it in a note, if there are any
+_FAILED = "failed"  # a column of the CSV alone: people read it in a note, if there are any
+_ROUNDED_DOWN = "Percentages are rounded down to one decimal, so none claims more than was proved."
+ROUNDED_UP = "Ceilings on the number of labels are rounded up to two decimals, for the same reason."
 
 
 def write_tables(study: Study, folder: Path) -> list[Path]:
@@ -31,13 +43,12 @@ def write_tables(study: Study, folder: Path) -> list[Path]:
         ['methods.csv', 'methods.md', 'methods.tex']
     """
     require_folder(folder)
-    tables = [*(_family_table(study, family) for family in study.families), _label_table(study)]
-    if study.stops:
-        tables.append(_draws_table(study))
-    return [path for table in tables for path in table.write(folder)]
+    paths = [path for family in study.families for path in _write_family(study, family, folder)]
+    paths += _write_labels(study, folder)
+    return paths + (_write_draws(study, folder) if study.stops else [])
 
 
-def _family_table(study: Study, family: Family) -> Table:
+def _write_family(study: Study, family: Family, folder: Path) -> list[Path]:
     radii = dict(round_radii(family.radius, study.main.certificates.noise, _HALVES))
     rows: list[list[Cell]] = []
     for averaging in AVERAGINGS:
@@ -45,27 +56,28 @@ def _family_table(study: Study, family: Family) -> Table:
             curve = line.curves[averaging]
             for measure in family.measures:
                 values = [float(measure.values(curve)[index]) for index in radii]
-                cells: list[Cell] = [*values] if measure.is_fraction else [AtMost(value) for value in values]
+                cells: list[Cell] = [*values] if measure.is_fraction else [ceiling(value) for value in values]
                 rows.append([_AVERAGING_NAMES[averaging], line.value, measure.word, *cells, curve.failed])
     scores = "certified precision, recall and F1" if study.labelled else "predicted labels certified to stay"
     caption = f"{family.title}: {scores} at R, in %. {_config_note(study, f'method {study.method} unless named')}"
-    columns = [Column("averaging", "average"), Column(family.key, family.symbol), Column("score", "score")]
-    columns += [*radius_columns([*radii.values()]), _FAILED]
-    return Table(family.key, caption, _notes(study, family), columns, rows)
+    columns = {"averaging": "average", family.key: family.symbol, "score": "score"}
+    columns |= {**radius_columns([*radii.values()]), _FAILED: ""}
+    return write_table(folder, family.key, caption, _notes(study, family), columns, rows)
 
 
 def _notes(study: Study, family: Family) -> list[str]:
-    """What the rows of ceilings mean, the number of images, and the caveats of the family."""
+    """How numbers are rounded, what the rows of ceilings mean, the number of images, and the family's caveats."""
     curve, kind = family.base.curves["mean"], "wrong" if study.labelled else "other"
     ceilings = not all(measure.is_fraction for measure in family.measures)
     left_out = f"; {text} are left out" if (text := curve_left_out(study, curve)) else ""
     meaning = f"The rows of {kind} labels show how many are returned per image at most, on average over all images."
-    return [meaning if ceilings else "", f"Over {curve.scores.images} images{left_out}.", family.note]
+    more = [ROUNDED_UP, meaning] if ceilings else []
+    return [*more, f"Over {curve.scores.images} images{left_out}.", family.note]
 
 
-def _label_table(study: Study) -> Table:
+def _write_labels(study: Study, folder: Path) -> list[Path]:
     radii = dict(round_radii(study.grid, study.main.certificates.noise, _HALVES))
-    columns = [Column("label", "label"), Column("images", "images"), *radius_columns([*radii.values()]), _FAILED]
+    columns = {"label": "label", "images": "images", **radius_columns([*radii.values()]), _FAILED: ""}
     rows: list[list[Cell]] = [
         [label.label, label.images, *(float(label.certified[index]) for index in radii), label.failed]
         for label in study.label_scores
@@ -77,19 +89,139 @@ def _label_table(study: Study) -> Table:
     caption = f"How often each label is certified at R, in % of the images {images}. {proof}"
     alone, together = "The claim about each label holds alone.", "All claims about the labels of an image hold at once."
     joint = study.exact or not study.labelled
-    return Table("labels", caption, [together if joint else alone, failure_words(study.main)], columns, rows)
+    notes = [together if joint else alone, failure_words(study.main)]
+    return write_table(folder, "labels", caption, notes, columns, rows)
 
 
-def _draws_table(study: Study) -> Table:
-    columns = [Column("draws", "draws"), Column("images", "images"), Column("fraction", "% of the images"), _FAILED]
+def _write_draws(study: Study, folder: Path) -> list[Path]:
+    columns = {"draws": "draws", "images": "images", "fraction": "% of the images", _FAILED: ""}
     total, failed = len(study.main.certificates.ids), len(study.main.certificates.failures)
     rows: list[list[Cell]] = [[draws, images, images / total, failed] for draws, images in study.stops.items()]
     note = _config_note(study, f"method {study.method} unless named")
     caption = f"Images by the number of draws after which they stopped. {note}"
     notes = [f"{mean_draws(study.main)} draws per image on average.", failure_words(study.main)]
-    return Table("draws", caption, notes, columns, rows)
+    return write_table(folder, "draws", caption, notes, columns, rows)
 
 
 def _config_note(study: Study, proof: str) -> str:
     noise = study.main.certificates.noise
-    return f"{', '.join(config_words(study.main).values())} unless stated otherwise; {proof}. {unit_words(noise)}."
+    return f"{', '.join(config_words(study.main).values())} unless stated otherwise; {proof}. {noise.unit_words}."
+
+
+def ceiling(value: float) -> Cell:
+    """A ceiling on a number of labels, rounded up."""
+    return value, round_up(value, 2)
+
+
+def ceiling_fraction(value: float) -> Cell:
+    """A ceiling on a fraction, shown in percent, rounded up."""
+    return value, percent_value(value, ROUND_CEILING)
+
+
+def radius_columns(radii: Sequence[float]) -> dict[str, str]:
+    """One column per radius: its name in the CSV and its heading for people."""
+    return {f"R={plain(radius)}": f"R = {plain(radius)}" for radius in radii}
+
+
+def write_table(
+    folder: Path,
+    name: str,
+    caption: str,
+    notes: Sequence[str],
+    columns: Mapping[str, str],
+    rows: Sequence[Sequence[Cell]],
+) -> list[Path]:
+    """Write a table in all three formats; returns the files.
+
+    Args:
+        folder: Where to write.
+        name: The name of the files, and of the label in LaTeX.
+        caption: What people read above it.
+        notes: Sentences below it; empty ones are left out.
+        columns: The name of each column in the CSV, and its heading for people; those without are in the CSV alone.
+        rows: One cell per column.
+    """
+    notes = [_ROUNDED_DOWN, *filter(None, notes)]
+    shown = [number for number, heading in enumerate(columns.values()) if heading]
+    printed: list[list[Cell]] = [
+        [*filter(None, columns.values())],
+        *([row[number] for number in shown] for row in rows),
+    ]
+    first = printed[min(1, len(rows))]
+    texts = {
+        "csv": _csv([[*columns], *rows]),
+        "md": _markdown(caption, notes, first, printed),
+        "tex": _latex(name, caption, notes, first, printed),
+    }
+    for kind, text in texts.items():
+        write_atomically(folder / f"{name}.{kind}", methodcaller("write", text.encode()))
+    return [folder / f"{name}.{kind}" for kind in texts]
+
+
+def _csv(rows: Sequence[Sequence[Cell]]) -> str:
+    """Every fraction in full; a text that a spreadsheet would run gets an apostrophe in front."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows([_csv_cell(cell) for cell in row] for row in rows)
+    return file.getvalue()
+
+
+def _markdown(caption: str, notes: Sequence[str], first: Sequence[Cell], rows: Sequence[Sequence[Cell]]) -> str:
+    """A pipe table in percent between its caption and its notes."""
+    heading, *cells = [[_cell_text(cell, escape_markdown) for cell in row] for row in rows]
+    alignment = [":--" if isinstance(cell, str) else "--:" for cell in first]
+    lines = [f"| {' | '.join(row)} |" for row in (heading, alignment, *cells)]
+    notes = [escape_markdown(note) for note in notes]
+    return "\n".join([f"**{escape_markdown(caption)}**", "", *lines, "", " ".join(notes), ""])
+
+
+def _latex(name: str, caption: str, notes: Sequence[str], first: Sequence[Cell], rows: Sequence[Sequence[Cell]]) -> str:
+    """A booktabs table in percent; it needs the package booktabs and nothing else."""
+    alignment = "".join("l" if isinstance(cell, str) else "r" for cell in first)
+    heading, *body = [" & ".join(_cell_text(cell, escape_latex) for cell in row) + r" \\" for row in rows]
+    lines = [
+        *(r"\begin{table}", r"\centering"),
+        *(rf"\caption{{{escape_latex(caption)}}}", rf"\label{{tab:{name}}}"),
+        *(rf"\begin{{tabular}}{{{alignment}}}", r"\toprule", heading, r"\midrule", *body, r"\bottomrule"),
+        *(r"\end{tabular}", r"\par\smallskip"),
+        *(rf"{{\footnotesize {' '.join(map(escape_latex, notes))}}}", r"\end{table}"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _csv_cell(cell: Cell) -> str:
+    number = cell[0] if isinstance(cell, tuple) else cell
+    return repr(number) if isinstance(number, float) else as_cell(str(number))
+
+
+def _cell_text(cell: Cell, escape: Callable[[str], str]) -> str:
+    if isinstance(cell, tuple):
+        return cell[1]
+    return percent_value(cell) if isinstance(cell, float) else escape(str(cell))
+
+
+_LATEX_TEXT = {"\\": "backslash", "^": "asciicircum", "~": "asciitilde", "`": "asciigrave"}
+_LATEX_TEXT |= {"<": "less", ">": "greater", "|": "bar", '"': "quotedbl"}
+_LATEX_MATH = {"′": "'", "σ": r"\sigma", "α": r"\alpha", "−": "-", "ℓ₂": r"\ell_2"}
+_LATEX = {
+    "[": "{[}",
+    "]": "{]}",
+    **{character: f"\\{character}" for character in "{}$&#%_"},
+    **{character: rf"\text{name}{{}}" for character, name in _LATEX_TEXT.items()},
+    **{character: rf"\ensuremath{{{name}}}" for character, name in _LATEX_MATH.items()},
+}
+_LATEX_SPECIAL = re.compile("|".join(re.escape(text) for text in sorted(_LATEX, key=len, reverse=True)))
+_MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]#!|~$]|:(?=//)|(?<=www)\.)")
+# Control characters, and marks that turn the direction of text and so hide what is next to them.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]+")
+
+
+def escape_latex(text: str) -> str:
+    """The text on one line, with no character that LaTeX reads as a command or as an option of the one before."""
+    escaped = _LATEX_SPECIAL.sub(lambda match: _LATEX[match[0]], _CONTROL.sub(" ", text))
+    return re.sub(r"^(\s*)\*", r"\1{*}", escaped)
+
+
+def escape_markdown(text: str) -> str:
+    """The text on one line, for a table cell, with no character that is markup or HTML."""
+    entities = _CONTROL.sub(" ", text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _MARKDOWN_SPECIAL.sub(r"\\\1", entities)

@@ -4,86 +4,63 @@ import base64
 import io
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, features
 
-from multiguard.certify.noise import BandAblation, Gaussian, Noise, PixelAblation, Uniform
+from multiguard.certify.noise import Noise
 from multiguard.data import Dataset, Sample
 from multiguard.data.image import image_hash
 from multiguard.data.sample import Progress
 from multiguard.errors import DataError
 
 Floats32 = NDArray[np.float32]
-Callback = Progress | None  # called with the number of thumbnails done and of all thumbnails
+Copies = tuple[Floats32, Floats32]  # the image with a random perturbation, and with noise
+Thumbnail = tuple[str, int, int, dict[str, str]]  # a data URI, height and width of the image, and URIs of its copies
+LOOKS = ("perturbed", "noisy")  # illustrations of a perturbation of radius R and of the noise: one random example each
 _AXES, _CHANNELS = (1, 2, 0), (1, 3)
 _LONGEST_SIDE = 128
 _QUALITY = 72
+MOST_ILLUSTRATED = 100  # a page grows by about 10 kB per image
 _GREY = np.float32(0.5)  # of hidden pixels
-
-
-# What a perturbation of radius R and the noise look like: an illustration, one random example of each.
-Look = Literal["perturbed", "noisy"]
-
-
-@dataclass(frozen=True)
-class Illustration:
-    """How strong the illustrated perturbations are, and of how many images they are made."""
-
-    radius: float  # of a random perturbation that the noise's attacker can make, at full size
-    noise: Noise
-    most: int = 100  # a page grows by about 10 kB per image
-
-
-@dataclass(frozen=True)
-class Thumbnail:
-    """A small image as a data URI, with the height and width of the image it was made from."""
-
-    uri: str
-    height: int
-    width: int
-    looks: Mapping[Look, str] = field(default_factory=dict)  # the same image perturbed, as data URIs
-
-
-@dataclass
-class Thumbnails:
-    """The thumbnails by id, and why others are missing."""
-
-    made: dict[str, Thumbnail] = field(default_factory=dict)
-    replaced: int = 0  # their pixels are not those that were voted on
-    not_images: int = 0  # rows of a table and the like
 
 
 def make_thumbnails(
     images: Dataset,
     hashes: Mapping[str, str | None],
-    illustration: Illustration | None = None,
-    progress: Callback = None,
-) -> Thumbnails:
-    """A thumbnail of at most 128 pixels per side for each id whose image exists and is the one that was voted on.
+    illustrated: tuple[Noise, float] | None = None,
+    progress: Progress | None = None,
+) -> tuple[dict[str, Thumbnail], dict[str, str]]:
+    """A thumbnail of at most 128 pixels per side for each id whose image exists, and why others have none.
 
-    `hashes` are the ids, each with the `image_hash` of what was voted on; None where it is unknown.
+    An image whose pixels are not those that were voted on is "replaced", a row of a table and the like "no image".
+
+    Args:
+        images: Where the images are, by id.
+        hashes: The ids, each with the `image_hash` of what was voted on; None if it is unknown.
+        illustrated: A noise and a radius; the first hundred thumbnails have copies with a random perturbation that
+            the noise's attacker can make, and with noise, both at full size.
+        progress: Called with the number of thumbnails done and of all thumbnails.
     """
     indices = {image_id: index for index, image_id in enumerate(images.ids)}
-    thumbnails = Thumbnails()
+    made: dict[str, Thumbnail] = {}
+    others: dict[str, str] = {}
     for done, (image_id, expected) in enumerate(hashes.items(), start=1):
         sample = None
         if image_id in indices:
             with suppress(DataError):  # the file is missing or broken; the certificate holds without it
                 sample = images[indices[image_id]]
         if sample is not None and not _is_image(sample):
-            thumbnails.not_images += 1
-        elif sample is not None and expected in (None, image_hash(sample.image)):
-            illustrated = illustration if illustration and len(thumbnails.made) < illustration.most else None
-            thumbnails.made[image_id] = make_thumbnail(sample, illustrated, seed=done)
+            others[image_id] = "no image"
+        elif sample is not None and expected not in (None, image_hash(sample.image)):
+            others[image_id] = "replaced"
         elif sample is not None:
-            thumbnails.replaced += 1
+            copies = illustrated if len(made) < MOST_ILLUSTRATED else None
+            made[image_id] = make_thumbnail(sample, copies, seed=done)
         if progress is not None:
             progress(done, len(hashes))
-    return thumbnails
+    return made, others
 
 
 def _is_image(sample: Sample) -> bool:
@@ -91,58 +68,62 @@ def _is_image(sample: Sample) -> bool:
     return sample.image.ndim == len(_AXES) and sample.image.shape[0] in _CHANNELS
 
 
-def make_thumbnail(sample: Sample, illustration: Illustration | None = None, *, seed: int = 0) -> Thumbnail:
+def make_thumbnail(sample: Sample, illustrated: tuple[Noise, float] | None = None, *, seed: int = 0) -> Thumbnail:
     """The image, shrunk if larger than 128 pixels, as WebP or, where that is unavailable, JPEG."""
     pixels = np.asarray(sample.image, dtype=np.float32)
     pixels = pixels / np.float32(255) if sample.image.dtype == np.uint8 else pixels
-    looks = {} if illustration is None else perturbed_copies(pixels, illustration, seed)
+    copies = () if illustrated is None else illustrated[0].sample(Illustrator(pixels, illustrated[1], seed))
     # Averaging would hide noise: pixels of perturbed copies are left out, not mixed.
-    uris = {look: _uri(copy, Image.Resampling.NEAREST) for look, copy in looks.items()}
-    return Thumbnail(_uri(pixels, Image.Resampling.LANCZOS), pixels.shape[1], pixels.shape[2], uris)
+    uris = [_uri(copy, Image.Resampling.NEAREST) for copy in copies]
+    looks = dict(zip(LOOKS, uris, strict=False))
+    return _uri(pixels, Image.Resampling.LANCZOS), pixels.shape[1], pixels.shape[2], looks
 
 
-def perturbed_copies(pixels: Floats32, illustration: Illustration, seed: int) -> dict[Look, Floats32]:
-    """The image with a random perturbation of this radius, and with noise; values are not clipped, hidden ones grey."""
-    rng, noise, radius = np.random.default_rng(seed), illustration.noise, illustration.radius
-    shape = pixels.shape[1:]
-    match noise:
-        case Gaussian():
-            direction, gaussian = (rng.standard_normal(pixels.shape, dtype=np.float32) for _ in range(2))
-            norm = float(np.linalg.norm(direction.astype(np.float64)))
-            perturbed = pixels + np.float32(radius / norm) * direction
-            return {"perturbed": perturbed, "noisy": pixels + np.float32(noise.sigma) * gaussian}
-        case Uniform():
-            uniform = rng.uniform(-noise.half_width, noise.half_width, pixels.shape).astype(np.float32)
-            return {"perturbed": _few_numbers(pixels, radius, rng), "noisy": pixels + uniform}
-        case PixelAblation():
-            order = rng.permutation(shape[0] * shape[1]).reshape(shape)
-            hit, kept = rng.permutation(order.ravel()).reshape(shape) < radius, order < noise.keep
-        case BandAblation():
-            hit, kept = _square(shape, int(radius), rng), np.zeros(shape, dtype=np.bool_)
-            kept[:, (int(rng.integers(shape[1])) + np.arange(noise.width)) % shape[1]] = True
-    colours = rng.random(pixels.shape, dtype=np.float32)
-    return {"perturbed": np.where(hit, colours, pixels), "noisy": np.where(kept, pixels, _GREY)}
+class Illustrator:
+    """Makes copies of an image: with a random perturbation of a radius, and with noise. Values are not clipped."""
 
+    def __init__(self, pixels: Floats32, radius: float, seed: int) -> None:
+        self._pixels, self._radius, self._rng = pixels, radius, np.random.default_rng(seed)
+        self._shape = pixels.shape[1:]
 
-def _few_numbers(pixels: Floats32, radius: float, rng: np.random.Generator) -> Floats32:
-    """Random numbers of the image turned to the farther of 0 and 1, one after the other, until the norm is spent."""
-    flat = pixels.flatten()
-    for place in rng.permutation(flat.size):
-        far = np.float32(0 if flat[place] > 0.5 else 1)
-        spent = min(radius, abs(float(far - flat[place])))
-        flat[place] += np.sign(far - flat[place]) * np.float32(spent)
-        radius -= spent
-        if radius <= 0:
-            break
-    return flat.reshape(pixels.shape)
+    def gaussian(self, sigma: float) -> Copies:
+        """A perturbation in a random direction."""
+        pixels = self._pixels
+        direction, noise = (self._rng.standard_normal(pixels.shape, dtype=np.float32) for _ in range(2))
+        norm = float(np.linalg.norm(direction.astype(np.float64)))
+        return pixels + np.float32(self._radius / norm) * direction, pixels + np.float32(sigma) * noise
 
+    def uniform(self, half_width: float) -> Copies:
+        """Random numbers of the image turned to the farther of 0 and 1, one by one, until the norm is spent."""
+        noise = self._rng.uniform(-half_width, half_width, self._pixels.shape).astype(np.float32)
+        flat, radius = self._pixels.flatten(), self._radius
+        for place in self._rng.permutation(flat.size):
+            far = np.float32(0 if flat[place] > 0.5 else 1)
+            spent = min(radius, abs(float(far - flat[place])))
+            flat[place] += np.sign(far - flat[place]) * np.float32(spent)
+            radius -= spent
+            if radius <= 0:
+                break
+        return flat.reshape(self._pixels.shape), self._pixels + noise
 
-def _square(shape: tuple[int, ...], side: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """The mask of a random square inside the image."""
-    top, left = (int(rng.integers(max(1, size - side + 1))) for size in shape)
-    mask = np.zeros(shape, dtype=np.bool_)
-    mask[top : top + side, left : left + side] = True
-    return mask
+    def pixels(self, keep: int, pixels: int) -> Copies:
+        """Random pixels of random colours; hidden ones are grey."""
+        order = self._rng.permutation(self._shape[0] * self._shape[1]).reshape(self._shape)
+        hit = self._rng.permutation(order.ravel()).reshape(self._shape) < self._radius
+        return self._copies(hit, order < keep)
+
+    def band(self, width: int, columns: int) -> Copies:
+        """A random square of random colours; hidden pixels are grey."""
+        side, shape = int(self._radius), self._shape
+        top, left = (int(self._rng.integers(max(1, size - side + 1))) for size in shape)
+        hit, kept = np.zeros((2, *shape), dtype=np.bool_)
+        hit[top : top + side, left : left + side] = True
+        kept[:, (int(self._rng.integers(shape[1])) + np.arange(width)) % shape[1]] = True
+        return self._copies(hit, kept)
+
+    def _copies(self, hit: NDArray[np.bool_], kept: NDArray[np.bool_]) -> Copies:
+        colours = self._rng.random(self._pixels.shape, dtype=np.float32)
+        return np.where(hit, colours, self._pixels), np.where(kept, self._pixels, _GREY)
 
 
 def _uri(pixels: Floats32, resampling: Image.Resampling) -> str:

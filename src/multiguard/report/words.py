@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify import Method, Rule, TopK
+from multiguard.certify import Method
 from multiguard.certify.arrays import Ints
-from multiguard.certify.noise import BandAblation
-from multiguard.evaluate import Curve, typical_radius
+from multiguard.evaluate import Curve
 from multiguard.evaluate.certifier import is_one_claim
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import plain
-from multiguard.report.attackers import noise_words, radius_words
 from multiguard.results import Results
 
 if TYPE_CHECKING:
@@ -23,23 +21,16 @@ if TYPE_CHECKING:
 _SAMPLE = re.compile(r"(?P<name>.+?)(?: \(seed (?P<made>\d+)\))?, (?P<images>\d+) random images \(seed (?P<seed>\d+)\)")
 
 
-def rule_words(rule: Rule) -> dict[str, str]:
-    """The parameters of the rule by name, such as {"k": "k = 10"}."""
-    if isinstance(rule, TopK):
-        return {"k_prime": f"k′ = {rule.k_prime}", "k": f"k = {rule.k}"}
-    return {"threshold": f"t = {plain(rule.t)}"}
-
-
 def config_words(run: Results) -> dict[str, str]:
     """All parameters of a run by name: those of the rule, n, alpha and the noise; where all bands vote, no alpha."""
     config, noise = run.certificates.config, run.certificates.noise
-    if isinstance(noise, BandAblation):
-        return {**rule_words(config.rule), "noise": noise_words(noise)}
+    if noise.enumerated:
+        return {**config.rule.words, "noise": noise.words}
     draws = f"n = {config.draws}"
     if run.provenance.get("stops") is not None:
         draws = f"n up to {config.draws} ({mean_draws(run)} on average)"
     alpha = f"α = {plain(config.alpha)}"
-    return {**rule_words(config.rule), "n": draws, "alpha": alpha, "noise": noise_words(noise)}
+    return {**config.rule.words, "n": draws, "alpha": alpha, "noise": noise.words}
 
 
 def mean_draws(run: Results) -> str:
@@ -96,7 +87,7 @@ def run_title(run: Results) -> str:
 
 def first_radius(run: Results) -> float:
     """The radius to speak of first: that of the noise, or the first one that adaptive draws were spent on."""
-    radii = (run.provenance.get("stopping") or {}).get("radii") or [typical_radius(run.certificates.noise)]
+    radii = (run.provenance.get("stopping") or {}).get("radii") or [run.certificates.noise.typical_radius]
     return float(radii[0])
 
 
@@ -112,7 +103,7 @@ def closing_sentence(run: Results, radius: float | None = None) -> str:
     total, images = len(proved.labels.values), int(np.count_nonzero(proved.labels.lengths))
     kind = "true" if proved.labelled else "predicted"
     stay = int(staying_labels(run, at, proved.methods[0]))
-    where = radius_words(proved.noise, at)
+    where = proved.noise.radius_words(at)
     return f"At {where} at least {stay} of the {total} {kind} labels of {images} images provably stay."
 
 
@@ -121,7 +112,7 @@ def label_method(run: Results) -> str:
     proved = run.certificates
     if not proved.labelled and is_one_claim(proved.config.rule, proved.methods):
         return proved.methods[0]
-    if isinstance(proved.noise, BandAblation):
+    if proved.noise.enumerated:
         return "enumerated"
     fixed = run.provenance.get("stops") is None and not run.provenance.get("earlier_draws")
     return "joint" if fixed else "betting"

@@ -18,7 +18,6 @@ from starlette.routing import Route
 
 from multiguard.data.image import decode_image
 from multiguard.errors import ImageError
-from multiguard.evaluate import typical_radius
 from multiguard.pipeline.predict_job import Predictor
 from multiguard.serve.access import Access
 from multiguard.serve.answer import STREAM, Answer
@@ -146,7 +145,7 @@ class Service:
 
     def _radius(self, request: Request) -> float:
         noise = self.predictor.smoother.settings.noise
-        most = _MOST_TYPICAL * typical_radius(noise)
+        most = _MOST_TYPICAL * noise.typical_radius
         try:
             radius = float(request.query_params.get("radius", "nan"))
         except ValueError:

@@ -53,5 +53,5 @@ def _read(folder: Path) -> Iterator[Example]:
 
 def make_example(path: Path) -> Example:
     """An image file as an example."""
-    thumbnail = make_thumbnail(Sample(path.name, read_image(path), ()))
-    return Example(path.stem.replace("_", " ").replace("-", " "), read_regular(path, MAX_BYTES), thumbnail.uri)
+    thumbnail, *_ = make_thumbnail(Sample(path.name, read_image(path), ()))
+    return Example(path.stem.replace("_", " ").replace("-", " "), read_regular(path, MAX_BYTES), thumbnail)

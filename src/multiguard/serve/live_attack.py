@@ -8,7 +8,6 @@ from multiguard.attack import AdversarialBatch, Change, gradient_error, pgd, ran
 from multiguard.certify import Rule, Threshold
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.attack_outcomes import evaluated_size
-from multiguard.report.attackers import threat_words
 from multiguard.serve.image_uri import image_uri, magnified
 from multiguard.serve.runs import Run
 from multiguard.serve.worker import Task
@@ -32,7 +31,7 @@ def attack_run(run: Run, task: Task, radius: float) -> None:
     """
     smoother, error = run.predictor.smoother, gradient_error(run.predictor.smoother, [run.image])
     method = "pgd" if error is None else "random"
-    attacker, threat = smoother.settings.noise.attacker, threat_words(smoother.settings.noise, radius)
+    attacker, threat = smoother.settings.noise.attacker, smoother.settings.noise.threat_words(radius)
     message = {"radius": radius, "threat": threat, "method": method, "no_gradients": error}
     task.tell("attack", {**message, "original": image_uri(run.image)})
     # Which labels are returned without noise: those of a draw, by score, or the k best.

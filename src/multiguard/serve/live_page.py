@@ -7,13 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from multiguard.certify import TopK
-from multiguard.certify.noise import BandAblation, Noise
+from multiguard.certify.noise import Noise, check_sampled
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import typical_radius
 from multiguard.io.rounding import confidence, plain, round_down
 from multiguard.pipeline.predict_job import Predictor
-from multiguard.report.attackers import DIAL_WORDS, copies_words, noise_words, threat_words, unit_words
 from multiguard.report.single_file import as_script_json, page_environment, policy_hash
 from multiguard.serve.examples import Example
 from multiguard.serve.limits import ServeConfig
@@ -56,12 +53,12 @@ def make_page(predictor: Predictor, part: ServeConfig, examples: Sequence[Exampl
 
     facts, noise = model_facts(predictor, part), predictor.smoother.settings.noise
     grid = slider_radii(noise)
-    start = int(np.argmin(np.abs(np.array(grid) - typical_radius(noise) / 2)))
+    start = int(np.argmin(np.abs(np.array(grid) - noise.typical_radius / 2)))
     style = "\n".join(_text(*name) for name in _STYLES)
     script = f'(() => {{\n"use strict";\n{"".join(_text(*name) for name in _SCRIPTS)}}})();\n'
     data = facts | {
         "grid": grid,
-        "threats": [threat_words(noise, _shown(radius)) for radius in grid],
+        "threats": [noise.threat_words(_shown(radius)) for radius in grid],
         "whole": noise.whole,
         "start": start,
         "methods": ["betting"],
@@ -73,16 +70,16 @@ def make_page(predictor: Predictor, part: ServeConfig, examples: Sequence[Exampl
         .get_template("serve.html")
         .render(
             facts=facts,
-            top_k=isinstance(predictor.rule, TopK),
+            top_k=predictor.rule.ranked,
             confidence=data["confidence"],
             examples=examples,
             last=len(data["grid"]) - 1,
             start=start,
             ticks=list(_ticks(grid)),
-            noise_words=noise_words(noise),
-            unit_words=unit_words(noise),
-            dial_words=DIAL_WORDS[noise.attacker],
-            copies_words=copies_words(noise),
+            noise_words=noise.words,
+            unit_words=noise.unit_words,
+            dial_words=noise.dial,
+            copies_words=noise.copy_words,
             style=Markup(style),
             script=Markup(script),
             data=Markup(as_script_json(data)),
@@ -98,13 +95,14 @@ def slider_radii(noise: Noise) -> list[float]:
     >>> slider_radii(PixelAblation(45, 1024))[:4]
     [0.0, 1.0, 2.0, 3.0]
     """
-    if isinstance(noise, BandAblation):
+    if noise.enumerated:
         raise InvalidInputError(
             f"the live page shows draws as they come, and the noise {noise} has none: every band votes once; take "
             "multiguard predict, or another noise"
         )
-    radii = np.unique(noise.radii(noise.betting_r))
-    near = radii[radii <= _REACH * typical_radius(noise)]
+    sampled = check_sampled(noise)
+    radii = np.unique(sampled.radii(sampled.betting_r))
+    near = radii[radii <= _REACH * noise.typical_radius]
     return [float(radius) for radius in near[:: max(1, len(near) // (_PLACES - 1))]]
 
 
