@@ -13,18 +13,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+import msgspec
 from msgspec import NODEFAULT
 from msgspec.structs import FieldInfo
 from typer import Option
 
 from multiguard.errors import InvalidInputError
 from multiguard.io.config import (
+    C,
     Config,
     checked,
     config_fields,
     described_as,
     expected,
     field_types,
+    from_tree,
     members,
     plain_type,
     words,
@@ -37,6 +40,11 @@ Sigma = Annotated[float | None, Option(help="Gaussian noise (l2), for pixels in 
 NoiseText = Annotated[
     str | None,
     Option("--noise", help="Other noise: uniform:0.5 (l1), pixels:45 (changed pixels) or band:4 (a patch)."),
+]
+
+Set = Annotated[
+    list[str] | None,
+    Option("--set", help="Any other setting, by its name in the docs; repeat for several.", metavar="NAME=VALUE"),
 ]
 
 
@@ -76,6 +84,32 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
     run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
     return run
+
+
+def configured(kind: type[C], typed: Mapping[str, Any], changes: Sequence[str] | None) -> C:
+    """The config of the options that were typed, with settings such as "crop=0.25" over them.
+
+    >>> from multiguard.train.config import TrainConfig
+    >>> configured(TrainConfig, {"epochs": 3}, ["crop=0.25", "flip=false"]).flip
+    False
+    """
+    tree = dict(typed)
+    for change in changes or ():
+        name, equals, text = change.partition("=")
+        if not equals or not name:
+            raise InvalidInputError(f"--set {change}: expected NAME=VALUE")
+        tree[name.strip()] = _converted(text, field_types(kind).get(name.strip(), str))
+    return from_tree(kind, tree)
+
+
+def _converted(text: str, kind: Any) -> Any:
+    """The value of this type that a text means; the text itself if it means none."""
+    if plain_type(members(kind)[0]) in (str, Path):
+        return text
+    try:
+        return msgspec.convert(text, kind, strict=False)
+    except msgspec.ValidationError:
+        return text
 
 
 def _check_text(name: str, value: Any) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from multiguard.cli.options import Fields, ForceOther, with_options
+from multiguard.cli.options import Fields, ForceOther, Set, configured, with_options
 from multiguard.cli.progress import print_line, progress_bar
 from multiguard.cli.terminal import echo
 from multiguard.data.config import DataConfig
@@ -14,36 +14,36 @@ from multiguard.io.ranks import this_rank
 from multiguard.train.config import TrainConfig
 
 if TYPE_CHECKING:
-    from multiguard.train.loop import TrainResult
+    from multiguard.train import TrainResult
 
-_Data = Annotated[DataConfig, Fields(only=("name", "root", "size", "table", "separator", "difficult"))]
+_NAMES = ("sigma", "noise", "epochs", "batch", "lr", "loss", "seed", "model", "weights", "labels", "split", "images")
+_Data = Annotated[DataConfig, Fields(only=("name", "root", "size", "table"))]
 _Out = Annotated[Path, Option(help="The model folder to write; a run in it resumes.")]
-_Train = Annotated[TrainConfig, Fields(without=("cache",))]
-_Cache = Annotated[Path | None, Option(help="A folder to keep decoded images in.")]
+_Train = Annotated[dict[str, Any], Fields(TrainConfig, only=(*_NAMES, "val_images"))]
 
 
 @with_options
-def train_command(data: _Data, out: _Out, train: _Train, cache: _Cache = None, force: ForceOther = False) -> None:
+def train_command(data: _Data, out: _Out, train: _Train, set_: Set = None, force: ForceOther = False) -> None:
     """Train a base classifier under noise and write its model folder.
 
     The same command resumes after an interruption, and runs on several GPUs under torchrun.
 
     Example: multiguard train --data digits --sigma 0.25 --out runs/digits
     """
-    from multiguard.pipeline.folders import check_content, check_model_folder, discard_model
-    from multiguard.pipeline.train_job import training_job
-    from multiguard.train.job import run_job
+    from multiguard.pipeline.folders import check_content
+    from multiguard.train import train as run
+    from multiguard.train.checkpoint import check_model_folder
 
+    config = configured(TrainConfig, train, set_)
     check_content(out, "a model")
     check_model_folder(out, force=force)
-    job = training_job(data, train, out, cache)
     is_main = this_rank().is_main
-    if is_main and train.weights is None and (train.model or "").startswith("timm:"):
-        echo(f"{train.model} starts from random weights; give --weights FILE, or --weights pretrained to download")
+    if is_main and config.weights is None and (config.model or "").startswith("timm:"):
+        echo(f"{config.model} starts from random weights; give --weights FILE, or --weights pretrained to download")
     with progress_bar("images") as progress:
-        result = run_job(job, show_epoch, progress, discard_model if force else None)
+        result = run(config, data, out=out, force=force, progress=progress, on_epoch=show_epoch)
     if is_main:
-        _show_result(result, {"train": train.images, "val": train.val_images})
+        _show_result(result, {"train": config.images, "val": config.val_images})
 
 
 def show_epoch(record: dict[str, Any]) -> None:
@@ -57,7 +57,7 @@ def show_epoch(record: dict[str, Any]) -> None:
 
 def _show_result(result: "TrainResult", requested: Mapping[str, int | None]) -> None:
     from multiguard.pipeline.vote_job import fewer_images
-    from multiguard.train.hyperparameters import noise_text
+    from multiguard.train.config import noise_text
 
     for part, count in requested.items():
         there = result.card.training[part]["images"]

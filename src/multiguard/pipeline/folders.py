@@ -58,26 +58,6 @@ def check_inside(home: Path, *paths: Path) -> None:
             )
 
 
-def discard_model(folder: Path) -> None:
-    """Remove the files that training writes; the card goes first, so that a partial model is never taken for one."""
-    from multiguard.train.checkpoint import own_files
-
-    for path in own_files(folder):
-        path.unlink()
-
-
-def check_model_folder(folder: Path, *, force: bool) -> None:
-    """Raises `InvalidInputError` if a folder without a model holds something else; `force` writes beside it.
-
-    A file that training did not write is never replaced.
-    """
-    from multiguard.train.checkpoint import STATE_FILE, check_own_files, own_files
-
-    check_own_files(folder)
-    if not (own_files(folder) or force):
-        check_foreign([folder], lambda path: path.name == STATE_FILE.parent.name and path.is_dir())
-
-
 def discard_votes(folder: Path) -> None:
     """Remove the files that voting writes; the manifest goes first, so that no later run resumes the shards."""
     _check_votes(folder)

@@ -22,7 +22,6 @@ from multiguard.votes.shards import MANIFEST_NAME, OpenManifest, is_shard_file, 
 if TYPE_CHECKING:
     from multiguard.pipeline.runner import Observer
     from multiguard.pipeline.vote_job import PreparedVote
-    from multiguard.train.job import TrainJob
 
 Kind = Literal["train", "vote", "certify", "report"]
 KINDS: tuple[Kind, ...] = ("train", "vote", "certify", "report")
@@ -122,30 +121,31 @@ class TrainStep(Step):
         self._arm, self._train = arm, train
 
     @cached_property
-    def _job(self) -> "TrainJob":
-        from multiguard.pipeline.train_job import arm_job
+    def _config(self) -> TrainConfig:
+        from multiguard.pipeline.train_job import arm_config
 
-        return arm_job(self.plan.recipe, self._train, self._arm, self.plan.out)
+        return arm_config(self.plan.recipe, self._train, self._arm)
 
     def inputs(self) -> dict[str, Any]:
         """The hyperparameters, the weights to start from and the images."""
         from multiguard.pipeline.train_job import training_inputs
 
-        return training_inputs(self.plan.recipe, self._job)
+        return training_inputs(self.plan.recipe, self._config)
 
     def run(self, observer: "Observer") -> list[Path]:
         """Train to the end, or resume."""
-        from multiguard.train.job import run_job
+        from multiguard.train import train
 
+        data, cache = self.plan.recipe.data, self.plan.out / "cache"
         with observer.bar("images") as progress:
-            run_job(self._job, observer.on_epoch, progress)
+            train(self._config, data, out=self.home, cache=cache, progress=progress, on_epoch=observer.on_epoch)
         return [self.home / "model.json", self.home / "model.safetensors"]
 
     def discard(self) -> None:
         """Remove the old model."""
         from multiguard.pipeline.train_job import discard_old_model
 
-        discard_old_model(self._job)
+        discard_old_model(self._config, self.plan.recipe.data, self.home)
 
 
 class VoteStep(Step):

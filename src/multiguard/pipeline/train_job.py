@@ -1,7 +1,5 @@
-"""Training as a step of a run: the job of a recipe, and what decides its outcome."""
+"""Training as a step of a run: the config of each arm, and what decides its outcome."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +10,15 @@ from multiguard.io.files import file_checksum
 from multiguard.io.lock import folder_lock
 from multiguard.models.config import ModelConfig
 from multiguard.models.denoiser import load_ffdnet
+from multiguard.models.loading import weights_checksum
 from multiguard.models.model_folder import folder_checksum
 from multiguard.models.python_code import code_checksum
 from multiguard.models.spec import parse_spec
-from multiguard.pipeline.folders import discard_model
 from multiguard.pipeline.recipe import Arm, RunRecipe
 from multiguard.pipeline.vote_job import image_hashes
+from multiguard.train.checkpoint import discard_model
 from multiguard.train.config import TrainConfig
-from multiguard.train.hyperparameters import hyperparameters_for
-from multiguard.train.job import TrainJob, open_splits, start_backbone
+from multiguard.train.start import image_size, model_spec, open_splits, start_backbone
 
 
 def resolve_recipe(recipe: RunRecipe) -> RunRecipe:
@@ -29,53 +27,15 @@ def resolve_recipe(recipe: RunRecipe) -> RunRecipe:
     if not data.unlisted:
         split = data.split or default_split(data.name, "test", data.root, data.table)
         recipe = recipe.replace(data=data.replace(split=split))
-    if recipe.train is None:
-        return recipe
-    chosen = asdict(hyperparameters_for(data.name, **recipe.train.chosen()))
-    filled = {name: value for name, value in chosen.items() if name not in ("noise", "val_noise")}
-    return recipe.replace(train=recipe.train.replace(**filled))
+    return recipe if recipe.train is None else recipe.replace(train=recipe.train.filled(data.name))
 
 
-def training_job(
-    data: DataConfig, train: TrainConfig, out: Path, cache: Path | None = None, **noise: str | None
-) -> TrainJob:
-    """The training job of a recipe or a command.
-
-    Args:
-        data: The dataset.
-        train: How to train.
-        out: The model folder.
-        cache: A folder for decoded images; None to keep none.
-        **noise: `noise` and `val_noise`, in place of those in `train`.
-    """
-    same = ("model", "weights", "labels", "split", "val_split", "images", "val_images", "denoiser", "teacher")
-    return TrainJob(
-        data.name,
-        out,
-        hyperparameters_for(data.name, **_with_noise(train.chosen(), noise)),
-        root=data.root,
-        size=data.size,
-        options=data.options,
-        cache=cache,
-        compiled=train.compile,
-        half=train.half,
-        workers=train.workers,
-        **{name: getattr(train, name) for name in same},
-    )
-
-
-def arm_job(recipe: RunRecipe, train: TrainConfig, arm: Arm, run: Path) -> TrainJob:
-    """The training job of one arm of a run: trained at its noise, validated at that of its votes."""
+def arm_config(recipe: RunRecipe, train: TrainConfig, arm: Arm) -> TrainConfig:
+    """How an arm is trained: at its noise, validated at that of its votes."""
     trained = arm.trained or given_noise(train.sigma, train.noise) or arm.noise
     validated = given_noise(train.val_sigma, train.val_noise) or arm.noise
-    noise = {"noise": trained, "val_noise": None if validated == trained else validated}
-    return training_job(recipe.data, train, arm.home / "model", run / "cache" if train.cache else None, **noise)
-
-
-def _with_noise(chosen: dict[str, Any], noise: Mapping[str, str | None]) -> dict[str, Any]:
-    """The chosen hyperparameters with this noise, if any, in place of theirs."""
-    sigmas = ("sigma", "val_sigma") if noise else ()
-    return {name: value for name, value in chosen.items() if name not in sigmas} | dict(noise)
+    val_noise = None if validated == trained else validated
+    return train.replace(noise=trained, val_noise=val_noise, sigma=None, val_sigma=None)
 
 
 def trained_model(recipe: RunRecipe, folder: Path) -> ModelConfig:
@@ -86,37 +46,39 @@ def trained_model(recipe: RunRecipe, folder: Path) -> ModelConfig:
     return ModelConfig(str(folder))
 
 
-def training_inputs(recipe: RunRecipe, job: TrainJob) -> dict[str, Any]:
-    """Everything that decides the outcome of a training job, by name.
+def training_inputs(recipe: RunRecipe, config: TrainConfig) -> dict[str, Any]:
+    """Everything that decides the outcome of a training, by name.
 
     A recipe that cannot be certified with the labels of the images raises here, before anything is trained.
     """
-    training, validation = open_splits(job)
+    data = recipe.data
+    training, validation = open_splits(config, data)
     recipe.require_labels(len(training.label_names))
+    start = model_spec(config, data)
     return {
-        **{f"train.{name}": value for name, value in asdict(job.hyperparameters).items()},
-        "train.model": job.start,
-        "train.model_weights": job.start_checksum,
-        "train.code": code_checksum(job.start) if parse_spec(job.start).kind == "code" else None,
-        "train.weights": _weights_checksum(job.weights),
-        "train.labels": _weights_checksum(job.labels),
-        "train.denoiser": _weights_checksum(job.denoiser),
-        "train.half": job.half,
-        "train.teacher": _weights_checksum(job.teacher),
-        "data.size": job.image_size,
-        **image_hashes("train.images", training, job.root),
-        **image_hashes("train.val_images", validation, job.root),
+        **{f"train.{name}": value for name, value in config.resolved(data.name).record().items()},
+        "train.model": start,
+        "train.model_weights": weights_checksum(start),
+        "train.code": code_checksum(start) if parse_spec(start).kind == "code" else None,
+        "train.weights": _weights_checksum(config.weights),
+        "train.labels": _weights_checksum(config.labels),
+        "train.denoiser": _weights_checksum(config.denoiser),
+        "train.half": config.half,
+        "train.teacher": _weights_checksum(config.teacher),
+        "data.size": image_size(config, data),
+        **image_hashes("train.images", training, data.root),
+        **image_hashes("train.val_images", validation, data.root),
     }
 
 
-def discard_old_model(job: TrainJob) -> None:
-    """Remove the old model in the job's folder, once nothing can be wrong with the job."""
-    training, _ = open_splits(job)
-    start_backbone(job, training)
-    if job.denoiser is not None:
-        load_ffdnet(job.denoiser)
-    with folder_lock(job.out):
-        discard_model(job.out)
+def discard_old_model(config: TrainConfig, data: DataConfig, out: Path) -> None:
+    """Remove the old model in the folder, once nothing can be wrong with the new one."""
+    training, _ = open_splits(config, data)
+    start_backbone(config, data, training)
+    if config.denoiser is not None:
+        load_ffdnet(config.denoiser)
+    with folder_lock(out):
+        discard_model(out)
 
 
 def _weights_checksum(name: str | Path | None) -> str | None:

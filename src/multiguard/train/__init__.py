@@ -1,8 +1,16 @@
 """Training of base classifiers under the noise that they will be smoothed with.
 
-Here are the hyperparameters alone, which import no torch; `train` is in `loop`, the losses are in `losses`.
+The config imports no torch; `train` does.
 """
 
-from multiguard.train.hyperparameters import Hyperparameters, hyperparameters_for
+from typing import TYPE_CHECKING
 
-__all__ = ["Hyperparameters", "hyperparameters_for"]
+from multiguard.lazy import lazy_names
+from multiguard.train.config import TrainConfig
+
+if TYPE_CHECKING:
+    from multiguard.train.loop import TrainResult, train
+
+__all__ = ["TrainConfig", "TrainResult", "train"]
+
+__getattr__ = lazy_names(__name__, {"loop": ["TrainResult", "train"]})

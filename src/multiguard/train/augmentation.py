@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from multiguard.certify.noise import HIDDEN, BandAblation, Gaussian, Noise, PixelAblation
-from multiguard.train.hyperparameters import Hyperparameters
 
 ORDER, STEP, VALIDATION, MODEL = range(4)  # the second part of a key, after the seed
 _STRETCH = 4 / 3  # the largest ratio of a crop's sides
@@ -53,7 +52,15 @@ def add_noise(images: Tensor, noise: Noise | None, generator: torch.Generator) -
     return images.add(drawn.mul_(2).sub_(1), alpha=noise.half_width)
 
 
-def augment(images: Tensor, config: Hyperparameters, generator: torch.Generator) -> Tensor:
+def augment(
+    images: Tensor,
+    generator: torch.Generator,
+    *,
+    crop: float = 1.0,
+    shift: int = 0,
+    flip: bool = False,
+    colour: float = 0.0,
+) -> Tensor:
     """Crop, shift, flip and recolour each of the float images (B, 3, height, width) by a draw of its own.
 
     A crop keeps a uniformly drawn fraction of the area. Black fills in after a shift; with crops, the edge is repeated.
@@ -61,12 +68,12 @@ def augment(images: Tensor, config: Hyperparameters, generator: torch.Generator)
     the result is clamped to [0, 1].
 
     >>> images = torch.arange(3.0).expand(4, 3, 2, 3)
-    >>> flips = augment(images, Hyperparameters(crop=1, flip=True), torch.Generator().manual_seed(1))
+    >>> flips = augment(images, torch.Generator().manual_seed(1), flip=True)
     >>> flips[:, 0, 0].round().tolist()
     [[2.0, 1.0, 0.0], [0.0, 1.0, 2.0], [0.0, 1.0, 2.0], [0.0, 1.0, 2.0]]
     """
-    moved = _move(images, config, generator)
-    return moved if config.colour == 0 else _recolour(moved, config.colour, generator)
+    moved = _move(images, crop, shift, flip, generator)
+    return moved if colour == 0 else _recolour(moved, colour, generator)
 
 
 def cutmix(images: Tensor, targets: Tensor, probability: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -109,23 +116,23 @@ def _recolour(images: Tensor, strength: float, generator: torch.Generator) -> Te
     return recoloured.clamp(0, 1)
 
 
-def _move(images: Tensor, config: Hyperparameters, generator: torch.Generator) -> Tensor:
-    if config.crop >= 1 and config.shift == 0 and not config.flip:
+def _move(images: Tensor, crop: float, shift: int, flip: bool, generator: torch.Generator) -> Tensor:
+    if crop >= 1 and shift == 0 and not flip:
         return images
-    transforms = _draw_transforms(images, config, generator)
+    transforms = _draw_transforms(images, crop, shift, flip, generator)
     grid = functional.affine_grid(transforms, list(images.shape), align_corners=False)
-    padding = "border" if config.crop < 1 else "zeros"  # a crop's outer samples lie half a pixel outside
+    padding = "border" if crop < 1 else "zeros"  # a crop's outer samples lie half a pixel outside
     return functional.grid_sample(images, grid, mode="bilinear", padding_mode=padding, align_corners=False)
 
 
-def _draw_transforms(images: Tensor, config: Hyperparameters, generator: torch.Generator) -> Tensor:
+def _draw_transforms(images: Tensor, crop: float, shift: int, flip: bool, generator: torch.Generator) -> Tensor:
     """(B, 2, 3) affine maps from result coordinates to image coordinates, both in [-1, 1]."""
     count, _, height, width = images.shape
     draws = torch.rand(7, count, generator=generator, device=images.device, dtype=images.dtype)
-    scale_x, scale_y = _crop_sides(draws[0], draws[1], config.crop)
-    center_x = (1 - scale_x) * (2 * draws[2] - 1) + _shift(draws[4], config.shift, width)
-    center_y = (1 - scale_y) * (2 * draws[3] - 1) + _shift(draws[5], config.shift, height)
-    mirror = torch.where(draws[6] < 0.5, -1.0, 1.0) if config.flip else torch.ones_like(draws[6])
+    scale_x, scale_y = _crop_sides(draws[0], draws[1], crop)
+    center_x = (1 - scale_x) * (2 * draws[2] - 1) + _shift(draws[4], shift, width)
+    center_y = (1 - scale_y) * (2 * draws[3] - 1) + _shift(draws[5], shift, height)
+    mirror = torch.where(draws[6] < 0.5, -1.0, 1.0) if flip else torch.ones_like(draws[6])
     zero = torch.zeros_like(scale_x)
     return torch.stack((scale_x * mirror, zero, center_x, zero, scale_y, center_y), dim=1).view(count, 2, 3)
 

@@ -5,7 +5,6 @@ import json
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,18 @@ from multiguard.data import IndexedDataset, Pixels
 from multiguard.data.pixel_cache import target_matrix
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import file_checksum, is_regular, write_atomically
-from multiguard.io.records import decode_json
+from multiguard.io.outputs import check_foreign
+from multiguard.io.records import convert, decode_json
 from multiguard.models.backbone import Backbone
 from multiguard.models.classifier import state_hash
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.model_folder import MARK, WEIGHTS_FILE, ModelCard, read_card
 from multiguard.models.spec import CARD_FILE
-from multiguard.train.hyperparameters import Hyperparameters
+from multiguard.train.config import TrainConfig
 from multiguard.version import __version__
+
+Settings = Mapping[str, Any]  # what a run was started with; a run with other settings does not resume it
+Record = dict[str, Any]  # of a finished epoch
 
 STATE_FILE = Path("state") / "last.safetensors"
 LOG_FILE = "log.jsonl"
@@ -44,15 +47,9 @@ _BEGINNING = 4096  # bytes
 _LONGEST_VALUE = 40  # characters in a message; a hash is longer
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a run is."""
-
-    settings: Mapping[str, Any]  # what the run was started with; a run with other settings does not resume it
-    history: list[dict[str, Any]] = field(default_factory=list)  # one record for each finished epoch
-
-
-def save_checkpoint(out: Path, progress: Progress, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
+def save_checkpoint(
+    out: Path, settings: Settings, history: list[Record], parts: Mapping[str, Mapping[str, Tensor]]
+) -> None:
     """Write the state so that a kill at any moment leaves the old file or the new one intact."""
     tensors = {
         f"{part}/{name}": tensor.detach().cpu().clone().contiguous()
@@ -60,19 +57,20 @@ def save_checkpoint(out: Path, progress: Progress, parts: Mapping[str, Mapping[s
         for name, tensor in named.items()
     }
     (out / STATE_FILE).parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(asdict(progress))
+    text = json.dumps({"settings": settings, "history": history})
     data = save(tensors, metadata={"progress": text, "sha256": _checksum(text, tensors)})
     write_atomically(out / STATE_FILE, lambda file: file.write(data))
 
 
-def read_progress(out: Path) -> Progress | None:
-    """Return the progress of the run in this folder, or None where no run has finished an epoch."""
+def read_progress(out: Path) -> tuple[Settings, list[Record]] | None:
+    """The settings of the run in this folder and the records of its epochs; None if no run has finished an epoch."""
     path = out / STATE_FILE
     if not path.is_file():
         return None
     try:
         with safe_open(path, framework="pt") as file:
-            return decode_json(file.metadata()["progress"], Progress)
+            stored = decode_json(file.metadata()["progress"], dict[str, Any])
+            return convert(stored["settings"], dict[str, Any]), convert(stored["history"], list[dict[str, Any]])
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{path}: not a training state ({error}); delete it to start again") from error
 
@@ -111,20 +109,20 @@ def new_card(
     training: IndexedDataset | Pixels,
     validation: IndexedDataset | Pixels,
     size: tuple[int, int],
-    hyperparameters: Hyperparameters,
+    config: TrainConfig,
     denoiser: FFDNet | None,
     provenance: Mapping[str, Any],
 ) -> ModelCard:
     """Return the card of a run before its first epoch: all that decides its outcome, ids and targets as hashes."""
     record = {
-        "recipe": asdict(hyperparameters),
+        "recipe": config.record(),
         "train": _split_record(training),
         "val": _split_record(validation),
         "denoiser_sha256": None if denoiser is None else state_hash(denoiser),
         "versions": {"multiguard": __version__, "torch": torch.__version__, "python": platform.python_version()},
         **provenance,
     }
-    inputs = (tuple(training.label_names), size, backbone.mean, backbone.std, hyperparameters.validation_noise)
+    inputs = (tuple(training.label_names), size, backbone.mean, backbone.std, config.validation_noise)
     return ModelCard(backbone.architecture, *inputs, denoiser=denoiser is not None, training=record)
 
 
@@ -138,7 +136,7 @@ def _split_record(split: IndexedDataset | Pixels) -> dict[str, Any]:
     }
 
 
-def run_settings(card: ModelCard) -> dict[str, Any]:
+def run_settings(card: ModelCard) -> Settings:
     """Return what a run must share with this card's to resume it: everything but the versions of the software."""
     record = {key: value for key, value in card.training.items() if key != "versions"}
     more = {"architecture": card.architecture, "image_size": card.image_size, "label_names": card.label_names}
@@ -186,13 +184,29 @@ def check_own_files(out: Path) -> None:
             )
 
 
-def check_same_run(out: Path, settings: Mapping[str, Any]) -> None:
+def check_model_folder(folder: Path, *, force: bool) -> None:
+    """Raises `InvalidInputError` if a folder without a model holds something else; `force` writes beside it.
+
+    A file that training did not write is never replaced.
+    """
+    check_own_files(folder)
+    if not (own_files(folder) or force):
+        check_foreign([folder], lambda path: path.name == STATE_FILE.parent.name and path.is_dir())
+
+
+def discard_model(folder: Path) -> None:
+    """Remove the files that training writes; the card goes first, so that a partial model is never taken for one."""
+    for path in own_files(folder):
+        path.unlink()
+
+
+def check_same_run(out: Path, settings: Settings) -> None:
     """Raise `InvalidInputError` with the differences, unless the folder is free or holds a run with these settings."""
     check_own_files(out)
     progress = read_progress(out)
     if progress is None and not (out / CARD_FILE).is_file():
         return
-    before = _flatten(run_settings(read_card(out)) if progress is None else progress.settings)
+    before = _flatten(run_settings(read_card(out)) if progress is None else progress[0])
     now = _flatten(settings)
     different = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
     if different:
@@ -201,7 +215,7 @@ def check_same_run(out: Path, settings: Mapping[str, Any]) -> None:
         raise InvalidInputError(f"{out} holds a run with other settings: {changes}. {fix}")
 
 
-def holds_other_run(out: Path, settings: Mapping[str, Any]) -> bool:
+def holds_other_run(out: Path, settings: Settings) -> bool:
     """Return whether a run with these settings cannot resume in the folder: it holds another run or a damaged one."""
     try:
         check_same_run(out, settings)
@@ -212,7 +226,7 @@ def holds_other_run(out: Path, settings: Mapping[str, Any]) -> bool:
         return True
 
 
-def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(settings: Settings, prefix: str = "") -> dict[str, Any]:
     """The settings by dotted names; hyperparameters go by their own names."""
     flat: dict[str, Any] = {}
     for key, value in settings.items():

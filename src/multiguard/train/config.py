@@ -1,23 +1,38 @@
 """How the base classifier is trained, as a config."""
 
-from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from multiguard.io.config import Config, Count, NotNegative, Positive, Threads, Whole, described
-from multiguard.train.hyperparameters import Hyperparameters, Keep, LossName, Optimizer
+from multiguard.certify.noise import Noise
+from multiguard.certify.noise_arguments import NO_NOISE, given_noise, parse_noise
+from multiguard.errors import InvalidInputError
+from multiguard.io.config import Config, Count, NotNegative, Positive, Threads, Whole, described, from_tree, to_tree
+
+LossName = Literal["asl", "bce", "softmax", "asl+softmax"]
+Probability = Annotated[float, Meta(ge=0, le=1)]
+BelowOne = Annotated[float, Meta(ge=0, lt=1)]
+
+_NOISE = "gaussian:0.5"
+_DEFAULTS = {"epochs": 45, "lr": 1e-3, "crop": 0.5, "shift": 0, "flip": True}
+_OWN_DEFAULTS = {"digits": {"epochs": 4, "lr": 2e-3, "crop": 1.0, "shift": 2, "flip": False}}
+# A model card has these, or the hashes of what they name, beside the config; the last four do not change the model.
+_BESIDE = {"sigma", "val_sigma", "model", "weights", "labels", "split", "val_split", "images", "val_images"}
+_BESIDE |= {"denoiser", "teacher", "half", "cache", "workers", "compile"}
 
 
 class TrainConfig(Config, frozen=True):
-    """How to train the base classifier: every hyperparameter, and what to train on. None means the default.
+    """How to train the base classifier, and from what. None is the default of the dataset.
 
-    The noise in training and validation is the recipe's unless `noise` or `val_noise` says otherwise; `sigma` and
-    `val_sigma` are Gaussian noise by its standard deviation.
+    `sigma` and `val_sigma` are Gaussian noise by its standard deviation, 0 for none, in place of `noise` and
+    `val_noise`.
 
-    >>> TrainConfig(model="cnn", epochs=2).chosen()
-    {'epochs': 2}
+    >>> TrainConfig(sigma=0.25).resolved("digits").noise, TrainConfig().resolved("digits").lr
+    ('gaussian:0.25', 0.002)
+    >>> TrainConfig(ema=1)
+    Traceback (most recent call last):
+    multiguard.errors.InvalidInputError: ema is 1; expected a number of 0 or more, and below 1
     """
 
     noise: Annotated[
@@ -28,56 +43,34 @@ class TrainConfig(Config, frozen=True):
     epochs: Annotated[
         Whole | None, described("Passes over the training images; 0 only validates and saves [45; digits 4].")
     ] = None
-    batch: Annotated[Count | None, described("Images per step, over all processes [32].", "batch-size")] = None
-    optimizer: Annotated[Optimizer | None, described("adam, or adamw (decoupled weight decay) [adam].")] = None
+    batch: Annotated[Count, described("Images per step, over all processes.", "batch-size")] = 32
+    optimizer: Annotated[Literal["adam", "adamw"], described("adam, or adamw (decoupled weight decay).")] = "adam"
     lr: Annotated[Positive | None, described("Peak learning rate in the one-cycle schedule [0.001; digits 0.002].")] = (
         None
     )
-    warmup: Annotated[
-        Annotated[float, Meta(ge=0, lt=1)] | None,
-        described("Fraction of the steps in which the learning rate rises [0.1]."),
-    ] = None
-    weight_decay: Annotated[
-        NotNegative | None, described("Weight decay of convolution and linear weights [0.0001].")
-    ] = None
-    dropout: Annotated[
-        Annotated[float, Meta(ge=0, lt=1)] | None, described("Dropout probability in front of the head [0].")
-    ] = None
-    drop_path: Annotated[
-        Annotated[float, Meta(ge=0, lt=1)] | None,
-        described("Probability that the last block of a lite is skipped [0]."),
-    ] = None
-    loss: Annotated[LossName | None, described("asl (asymmetric), bce, softmax or asl+softmax [asl].")] = None
-    ramp_epochs: Annotated[Whole | None, described("Epochs in which the noise rises linearly to its value [0].")] = None
-    denoise_epochs: Annotated[Whole | None, described("First epochs, which train the U-Net in front alone [0].")] = None
-    denoise_weight: Annotated[NotNegative | None, described("Weight of the U-Net's squared error in the loss [0].")] = (
-        None
-    )
-    distill: Annotated[
-        Annotated[float, Meta(ge=0, le=1)] | None,
-        described("Weight of the teacher's scores in the loss, if any [0.5]."),
-    ] = None
-    ema: Annotated[
-        Annotated[float, Meta(ge=0, lt=1)] | None,
-        described("Largest decay of the moving average of the weights [0.999]."),
-    ] = None
-    clip: Annotated[Positive | None, described("Largest gradient norm [1].")] = None
+    warmup: Annotated[BelowOne, described("Fraction of the steps in which the learning rate rises.")] = 0.1
+    weight_decay: Annotated[NotNegative, described("Weight decay of convolution and linear weights.")] = 1e-4
+    dropout: Annotated[BelowOne, described("Dropout probability in front of the head.")] = 0.0
+    drop_path: Annotated[BelowOne, described("Probability that the last block of a lite is skipped.")] = 0.0
+    loss: Annotated[LossName, described("asl (asymmetric), bce, softmax or asl+softmax.")] = "asl"
+    ramp_epochs: Annotated[Whole, described("Epochs in which the noise rises linearly to its value.")] = 0
+    denoise_epochs: Annotated[Whole, described("First epochs, which train the U-Net in front alone.")] = 0
+    denoise_weight: Annotated[NotNegative, described("Weight of the U-Net's squared error in the loss.")] = 0.0
+    distill: Annotated[Probability, described("Weight of the teacher's scores in the loss, if any.")] = 0.5
+    ema: Annotated[BelowOne, described("Largest decay of the moving average of the weights.")] = 0.999
+    clip: Annotated[Positive, described("Largest gradient norm.")] = 1.0
     crop: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None,
         described("Smallest fraction of the area that a crop keeps; 1 for no crop [0.5; digits 1]."),
     ] = None
     shift: Annotated[Whole | None, described("Largest random shift in pixels, in each direction [0; digits 2].")] = None
     flip: Annotated[bool | None, described("Mirror images at random [yes; digits no].")] = None
-    colour: Annotated[
-        Annotated[float, Meta(ge=0, le=1)] | None,
-        described("Largest change of brightness, contrast and saturation [0]."),
-    ] = None
-    cutmix: Annotated[
-        Annotated[float, Meta(ge=0, le=1)] | None,
-        described("Probability that a box of an image is another image's [0]."),
-    ] = None
-    keep: Annotated[Keep | None, described("Epoch to save: best (highest noisy validation mAP) or last [best].")] = None
-    seed: Annotated[Whole | None, described("Seed of the order, crops, noise and initial weights [0].")] = None
+    colour: Annotated[Probability, described("Largest change of brightness, contrast and saturation.")] = 0.0
+    cutmix: Annotated[Probability, described("Probability that a box of an image is another image's.")] = 0.0
+    keep: Annotated[
+        Literal["best", "last"], described("Epoch to save: best (highest noisy validation mAP) or last.")
+    ] = "best"
+    seed: Annotated[Whole, described("Seed of the order, crops, noise and initial weights.")] = 0
     sigma: Annotated[NotNegative | None, described("Gaussian noise on training images; 0 for none [0.5].")] = None
     val_sigma: Annotated[NotNegative | None, described("Gaussian noise on validation images [sigma].")] = None
     model: Annotated[
@@ -89,20 +82,74 @@ class TrainConfig(Config, frozen=True):
         None
     )
     split: Annotated[str | None, described("The split to train on [train, or all of a folder without splits].")] = None
-    val_split: Annotated[str | None, described("The split to validate on [matches --split, or a held-out tenth].")] = (
-        None
-    )
+    val_split: Annotated[str | None, described("The split to validate on [matches split, or a held-out tenth].")] = None
     images: Annotated[int | None, described("Train on a random sample of this many images [all].")] = None
     val_images: Annotated[int | None, described("Validate on a random sample of this many images [all].")] = None
     denoiser: Annotated[Path | None, described("FFDNet weights for a denoiser in front of the network.")] = None
     teacher: Annotated[Path | None, described("A model folder whose scores of clean images are learnt too.")] = None
-    cache: Annotated[bool, described("Keep decoded images in the run folder.")] = False
-    workers: Annotated[Threads | None, described("Decoding threads [one per core].")] = None
     half: Annotated[bool, described("Write the weights in half precision.")] = False
+    cache: Annotated[bool, described("Keep decoded images in a folder beside the model.")] = False
+    workers: Annotated[Threads | None, described("Decoding threads [one per core].")] = None
     compile: Annotated[bool, described("Compile the forward and backward pass.")] = False
 
-    def chosen(self) -> dict[str, Any]:
-        """The hyperparameters that are given, by name."""
-        names = [*(known.name for known in fields(Hyperparameters)), "sigma", "val_sigma"]
-        named = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in named.items() if value is not None}
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        noise = given_noise(self.sigma, self.noise)
+        given_noise(self.val_sigma, self.val_noise)
+        if self.ramp_epochs and noise is not None and noise.startswith(("pixels", "band")):
+            raise InvalidInputError(f"ramp_epochs is {self.ramp_epochs}, and {noise} cannot rise; leave it at 0")
+        if self.denoise_epochs and self.epochs is not None and self.denoise_epochs >= self.epochs:
+            fix = "the network behind the U-Net needs epochs too"
+            raise InvalidInputError(f"denoise_epochs is {self.denoise_epochs} of {self.epochs} epochs; {fix}")
+
+    def filled(self, data: str) -> "TrainConfig":
+        """The same with the defaults of this dataset in place of None; the noise is not among them."""
+        given = {name: value for name, value in to_tree(self).items() if value is not None}
+        return from_tree(TrainConfig, {**_DEFAULTS, **_OWN_DEFAULTS.get(data, {}), **given})
+
+    def resolved(self, data: str, size: tuple[int, int] | None = None) -> "TrainConfig":
+        """The same with all defaults filled in, and the noise by its text.
+
+        Args:
+            data: The dataset's name.
+            size: The height and width of the images, which "pixels:45" and "band:4" leave open.
+        """
+        val_noise = given_noise(self.val_sigma, self.val_noise)
+        if size is not None:
+            val_noise = None if val_noise is None else noise_text(_parse(val_noise, size))
+        noise = noise_text(_parse(self._noise, size)) if size is not None else self._noise
+        return self.filled(data).replace(noise=noise, val_noise=val_noise, sigma=None, val_sigma=None)
+
+    @property
+    def validation_noise(self) -> Noise | None:
+        """The noise on validation images. The epoch is chosen at this noise, and the model is made for it."""
+        return _parse(given_noise(self.val_sigma, self.val_noise) or self._noise)
+
+    def noise_at(self, epoch: int) -> Noise | None:
+        """Return the noise of an epoch (from 0): it rises linearly until epoch `ramp_epochs`, then stays."""
+        part = min(1.0, (epoch + 1) / (self.ramp_epochs + 1))
+        if part == 1 or self._noise == NO_NOISE:
+            return _parse(self._noise)
+        kind, _, value = self._noise.partition(":")
+        return _parse(f"{kind}:{float(value) * part}")
+
+    def record(self) -> dict[str, Any]:
+        """What decides the outcome of training besides the images and the network to start from."""
+        return {name: value for name, value in to_tree(self).items() if name not in _BESIDE}
+
+    @property
+    def _noise(self) -> str:
+        return given_noise(self.sigma, self.noise) or _NOISE
+
+
+def noise_text(noise: Noise | None) -> str:
+    """The text of a noise, "none" for none.
+
+    >>> noise_text(parse_noise("gaussian:0.50")), noise_text(None)
+    ('gaussian:0.5', 'none')
+    """
+    return NO_NOISE if noise is None else str(noise)
+
+
+def _parse(text: str, size: tuple[int, int] | None = None) -> Noise | None:
+    return None if text == NO_NOISE else parse_noise(text, size)

@@ -13,36 +13,30 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
 
-from multiguard.data import IndexedDataset, Pixels
+from multiguard.data import IndexedDataset, Pixels, load_pixels
+from multiguard.data.catalog import dataset_info
+from multiguard.data.config import DataConfig
+from multiguard.data.image import decoding_threads
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.io.files import file_checksum, remove_partial_files, write_atomically
+from multiguard.io.files import file_checksum, remove_partial_files, require_folder, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.ranks import check_code, package_checksum, this_rank
-from multiguard.models.backbone import Backbone
 from multiguard.models.classifier import Classifier
-from multiguard.models.denoiser import FFDNet
+from multiguard.models.denoiser import FFDNet, denoiser_sigma, load_ffdnet
 from multiguard.models.model_folder import WEIGHTS_FILE, ModelCard, read_card, save_folder
 from multiguard.models.spec import CARD_FILE
 from multiguard.models.weight_files import summary
 from multiguard.train import checkpoint
-from multiguard.train.checkpoint import (
-    CURVE_FILE,
-    LOG_FILE,
-    MODEL_FILES,
-    STATE_FILE,
-    Progress,
-    new_card,
-    run_settings,
-)
-from multiguard.train.hyperparameters import Hyperparameters, Keep
+from multiguard.train.checkpoint import CURVE_FILE, LOG_FILE, MODEL_FILES, STATE_FILE, new_card, run_settings
+from multiguard.train.config import TrainConfig
 from multiguard.train.process_group import process_group
+from multiguard.train.start import check_disjoint, image_size, load_teacher, open_splits, provenance, start_backbone
 from multiguard.train.trainer import Record, Trainer
 
 OnEpoch = Callable[[Record], None]
 OnProgress = Callable[[str, int, int], None]  # the activity, how much of it is done, and how much there is
-Discard = Callable[[Path], None]
 
 # A process that waits longer for the others fails, so that torchrun restarts all of them: one may hang for ever.
 COLLECTIVES_TIMEOUT = timedelta(minutes=10)
@@ -58,76 +52,105 @@ class TrainResult:
 
 
 def train(
-    backbone: Backbone,
-    pixels: Pixels,
-    val_pixels: Pixels,
-    hyperparameters: Hyperparameters,
-    out: Path,
+    config: TrainConfig,
+    data: DataConfig,
     *,
-    denoiser: FFDNet | None = None,
-    teacher: Classifier | None = None,
-    provenance: Mapping[str, Any] | None = None,
-    compiled: bool = False,
-    half: bool = False,
-    on_epoch: OnEpoch | None = None,
+    out: Path,
+    cache: Path | None = None,
+    force: bool = False,
     progress: OnProgress | None = None,
-    discard: Discard | None = None,
+    on_epoch: OnEpoch | None = None,
 ) -> TrainResult:
     """Train to the last epoch, or resume after the last one in this folder, and save the model of one epoch.
 
     On a CPU the model is bit for bit the same whether the run was interrupted or not. The best epoch has the highest
-    mAP of the averaged weights on noisy validation images, whose noise is the same in every epoch.
+    mAP of the averaged weights on noisy validation images, whose noise is the same in every epoch. Every mistake in the
+    configs raises before the first image is decoded.
 
-    >>> from multiguard.data import DigitsDataset, load_pixels
-    >>> from multiguard.models.backbone import build_backbone
-    >>> from multiguard.train import hyperparameters_for
-    >>> pixels, val_pixels = (load_pixels(DigitsDataset(split, images=32, size=16)) for split in ("train", "val"))
-    >>> backbone, hyperparameters = build_backbone("cnn:2", 10), hyperparameters_for("digits", epochs=1)
-    >>> result = train(backbone, pixels, val_pixels, hyperparameters, out)
+    >>> from multiguard.data.config import DataConfig
+    >>> config = TrainConfig(model="cnn:2", epochs=1, images=32, val_images=32)
+    >>> result = train(config, DataConfig("digits", size=16), out=out)
     >>> result.kept["epoch"], result.card.noise
     (1, Gaussian(sigma=0.5))
 
     Args:
-        backbone: The network to start from; its weights are changed.
+        config: How to train, and from what.
+        data: The dataset, and the size of its images; `split`, `images` and `seed` are those of the config.
+        out: The model folder: model.safetensors, model.json, log.jsonl, curve.png, state/.
+        cache: Where decoded images are kept if the config says so; None for a folder in the model folder.
+        force: Whether to discard another run's model in the folder. The same run is resumed.
+        progress: Called with (activity, images done, images in all), on the main process.
+        on_epoch: Called with the record of each epoch, on the main process.
+    """
+    dataset_info(data.name)
+    decoding_threads(config.workers)
+    size = image_size(config, data)
+    resolved = config.resolved(data.name, (size, size))
+    if config.denoiser is not None:
+        denoiser_sigma(resolved.validation_noise)
+    splits = open_splits(config, data)
+    torch.manual_seed(config.seed)
+    backbone = start_backbone(config, data, splits[0])
+    denoiser = None if config.denoiser is None else load_ffdnet(config.denoiser)
+    teacher = load_teacher(config, data, splits[0])
+    card = new_card(backbone, *splits, (size, size), resolved, denoiser, provenance(config, data, backbone))
+    if not force:
+        checkpoint.check_same_run(out, run_settings(card))
+    kept = (cache or out / "cache") if config.cache else None
+    if kept is not None:
+        require_folder(kept)
+    with folder_lock(out):
+        pixels, val_pixels = (_decode(split, config.workers, kept, progress) for split in splits)
+        run = partial(fit, card, backbone.network, pixels, val_pixels, resolved, out)
+        return run(denoiser=denoiser, teacher=teacher, force=force, progress=progress, on_epoch=on_epoch)
+
+
+def _decode(split: IndexedDataset, workers: int | None, cache: Path | None, progress: OnProgress | None) -> Pixels:
+    on_image = None if progress is None else partial(progress, f"decoding {split.name}")
+    return load_pixels(split, workers=workers, cache=cache, progress=on_image)
+
+
+def fit(
+    card: ModelCard,
+    network: nn.Module,
+    pixels: Pixels,
+    val_pixels: Pixels,
+    config: TrainConfig,
+    out: Path,
+    *,
+    denoiser: FFDNet | None = None,
+    teacher: Classifier | None = None,
+    force: bool = False,
+    progress: OnProgress | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> TrainResult:
+    """Train a network on decoded images, as `train` does; its weights are changed.
+
+    Args:
+        card: What is trained, as it will be in the folder; a run with another card does not resume this one.
+        network: The network to start from.
         pixels: The training images.
         val_pixels: The validation images.
-        hyperparameters: Everything else that decides the outcome.
-        out: The model folder: model.safetensors, model.json, log.jsonl, curve.png, state/.
+        config: How to train, resolved.
+        out: The model folder.
         denoiser: Stands in front of the network, for the validation noise, in validation and in the saved model.
-        teacher: Its scores of images without noise are learnt beside the labels. `provenance` must say which it is.
-        provenance: What else to record; a run with another provenance does not resume this one.
-        compiled: Whether to run the forward and backward pass through torch.compile.
-        half: Whether to write the weights to the folder in half precision; training is the same.
-        on_epoch: Called with the record of each epoch, on the main process.
-        progress: Called with ("training", images done, images in all epochs), on the main process.
-        discard: Removes another run's files from the folder; None refuses such a folder. The same run is resumed.
+        teacher: Its scores of images without noise are learnt beside the labels. The card must say which it is.
+        force: As in `train`, and so are progress and on_epoch.
+        progress: Called after each step.
+        on_epoch: Called after each epoch.
     """
     group = process_group(COLLECTIVES_TIMEOUT)
     accelerator = Accelerator(cpu=not torch.cuda.is_available(), kwargs_handlers=[group])
     check_code(gather_object([package_checksum()])[0])
-    _check_pixels(pixels, val_pixels, hyperparameters.batch, accelerator.num_processes)
-    _, _, height, width = pixels.images.shape
-    hyperparameters = hyperparameters.for_size((height, width))
-    card = new_card(backbone, pixels, val_pixels, (height, width), hyperparameters, denoiser, provenance or {})
+    _check_pixels(pixels, val_pixels, config.batch, accelerator.num_processes)
     with folder_lock(out), torch.backends.cudnn.flags(enabled=True, benchmark=True):
-        prepare_folder(out, run_settings(card), discard, accelerator)
-        classifier = card.classifier(backbone.network)
-        trainer = Trainer(classifier, pixels, val_pixels, hyperparameters, accelerator, denoiser, compiled, teacher)
-        run = _Run(trainer, card, denoiser, out, this_rank().is_main, half)
+        prepare_folder(out, run_settings(card), force, accelerator)
+        classifier = card.classifier(network)
+        trainer = Trainer(classifier, pixels, val_pixels, config, accelerator, denoiser, teacher)
+        run = _Run(trainer, card, denoiser, out, this_rank().is_main)
         run.finish(on_epoch, progress)
         accelerator.wait_for_everyone()
-    return TrainResult(out, read_card(out), kept_epoch(run.history, hyperparameters.keep))
-
-
-def check_disjoint(training: IndexedDataset | Pixels, validation: IndexedDataset | Pixels) -> None:
-    """Raise unless the splits have the same labels and no image in common, which would flatter every epoch."""
-    if tuple(training.label_names) != tuple(validation.label_names):
-        raise InvalidInputError(f"{training.name} and {validation.name} do not have the same labels in the same order")
-    seen = set(training.ids)
-    common = [id_ for id_ in validation.ids if id_ in seen]
-    if common:
-        images = f"{len(common)} images of {validation.name}, the first '{common[0]}', are also in {training.name}"
-        raise InvalidInputError(f"{images}; validate on another split, or omit --val-split to hold out a tenth")
+    return TrainResult(out, read_card(out), kept_epoch(run.history, config.keep))
 
 
 def _check_pixels(pixels: Pixels, val_pixels: Pixels, batch: int, processes: int) -> None:
@@ -142,11 +165,11 @@ def _check_pixels(pixels: Pixels, val_pixels: Pixels, batch: int, processes: int
         raise InvalidInputError(f"{pixels.name}: {len(pixels)} images for {processes} processes; use fewer processes")
 
 
-def prepare_folder(out: Path, settings: Mapping[str, Any], discard: Discard | None, accelerator: Accelerator) -> None:
-    """Raise unless this run may write here; the main process first discards another run's files where it may."""
-    if discard is not None:
+def prepare_folder(out: Path, settings: Mapping[str, Any], force: bool, accelerator: Accelerator) -> None:
+    """Raise unless this run may write here; with `force` the main process first discards another run's files."""
+    if force:
         if this_rank().may_discard and checkpoint.holds_other_run(out, settings):
-            discard(out)
+            checkpoint.discard_model(out)
         accelerator.wait_for_everyone()
     checkpoint.check_same_run(out, settings)
 
@@ -154,11 +177,8 @@ def prepare_folder(out: Path, settings: Mapping[str, Any], discard: Discard | No
 class _Run:
     """The finished epochs, the weights to keep, and the files: the state first, then the folder made from it."""
 
-    def __init__(
-        self, trainer: Trainer, card: ModelCard, denoiser: FFDNet | None, out: Path, is_main: bool, half: bool
-    ) -> None:
+    def __init__(self, trainer: Trainer, card: ModelCard, denoiser: FFDNet | None, out: Path, is_main: bool) -> None:
         self.trainer, self.card, self.denoiser, self.out, self.is_main = trainer, card, denoiser, out, is_main
-        self.half = half
         self.kept: Mapping[str, Tensor] = {}
         self.history = self._resume()
 
@@ -170,6 +190,7 @@ class _Run:
         progress = checkpoint.read_progress(self.out)
         if progress is None:
             return []
+        _, history = progress
         try:
             tensors = checkpoint.read_tensors(self.out)
             self.kept = tensors.pop("kept")
@@ -177,12 +198,12 @@ class _Run:
         except (SafetensorError, KeyError, RuntimeError, ValueError) as error:
             path = self.out / STATE_FILE
             raise ModelError(f"{path}: not the state of this run ({summary(error)}); delete it") from error
-        if self.is_main and not _is_current(self.out, progress):
-            self._write_folder(progress.history)
-        return list(progress.history)
+        if self.is_main and not _is_current(self.out, history):
+            self._write_folder(history)
+        return history
 
     def finish(self, on_epoch: OnEpoch | None, progress: OnProgress | None) -> None:
-        epochs = self.trainer.hyperparameters.epochs
+        epochs = self.trainer.epochs
         if epochs == 0:
             self._save({"epoch": 0, **self.trainer.validate()})
         for epoch in range(len(self.history), epochs):
@@ -196,39 +217,39 @@ class _Run:
     def _report(self, progress: OnProgress | None, epoch: int, step: int, steps: int) -> None:
         """Turn the steps of an epoch into images of all epochs."""
         if progress is not None and self.is_main:
-            config = self.trainer.hyperparameters
-            progress("training", (epoch * steps + step) * config.batch, config.epochs * steps * config.batch)
+            batch = self.trainer.config.batch
+            progress("training", (epoch * steps + step) * batch, self.trainer.epochs * steps * batch)
 
     def _save(self, record: Record) -> None:
         """Record the epoch: the state with the weights to keep so far, then the folder."""
         self.history.append(record)
         if not self.is_main:
             return
-        if kept_epoch(self.history, self.trainer.hyperparameters.keep) is record:
+        if kept_epoch(self.history, self.trainer.config.keep) is record:
             self.kept = {name: tensor.cpu().clone() for name, tensor in self.trainer.averaged.state_dict().items()}
-        if self.trainer.hyperparameters.epochs:
+        if self.trainer.epochs:
             parts = {**self.trainer.tensors(), "kept": self.kept}
-            checkpoint.save_checkpoint(self.out, Progress(run_settings(self.card), self.history), parts)
+            checkpoint.save_checkpoint(self.out, run_settings(self.card), self.history, parts)
         self._write_folder(self.history)
 
     def _write_folder(self, history: Sequence[Record]) -> None:
         network = copy.deepcopy(self.trainer.averaged).cpu()
         network.load_state_dict(self.kept)
-        written = network.half() if self.half else network
+        written = network.half() if self.trainer.config.half else network
         save_folder(self.out, replace(self.card, history=tuple(history)), written, self.denoiser)
         log = "".join(json.dumps(record) + "\n" for record in history)
         write_atomically(self.out / LOG_FILE, lambda file: file.write(log.encode()))
 
 
-def _is_current(out: Path, progress: Progress) -> bool:
+def _is_current(out: Path, history: Sequence[Record]) -> bool:
     """Whether the model folder is complete and holds all epochs of the state."""
     if not all((out / name).is_file() for name in (CARD_FILE, WEIGHTS_FILE, LOG_FILE)):
         return False
     card = read_card(out)
-    return list(card.history) == progress.history and card.weights_sha256 == file_checksum(out / WEIGHTS_FILE)
+    return list(card.history) == history and card.weights_sha256 == file_checksum(out / WEIGHTS_FILE)
 
 
-def kept_epoch(history: Sequence[Record], keep: Keep) -> Record:
+def kept_epoch(history: Sequence[Record], keep: str) -> Record:
     """Return the epoch whose weights are saved: the last, or the first with the highest noisy mAP."""
     return history[-1] if keep == "last" else max(history, key=lambda record: float(record["map_noisy"]))
 

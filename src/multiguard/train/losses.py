@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from torch import Tensor, where
 from torch.nn import functional
 
-from multiguard.train.hyperparameters import LossName
+from multiguard.train.config import LossName
 
 _SOFTMAX_WEIGHT = 0.5  # beside the asymmetric loss
 

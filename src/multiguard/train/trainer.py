@@ -4,6 +4,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -21,8 +22,8 @@ from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet, denoise, denoise_first, denoiser_sigma
 from multiguard.models.unet import DenoisingNetwork
 from multiguard.train.augmentation import MODEL, STEP, VALIDATION, add_noise, augment, cutmix, derived_seed
+from multiguard.train.config import TrainConfig, noise_text
 from multiguard.train.feed import Feed, epoch_indices
-from multiguard.train.hyperparameters import Hyperparameters, noise_text
 from multiguard.train.losses import LOSSES, binary_cross_entropy
 
 Record = dict[str, Any]
@@ -40,13 +41,17 @@ class Trainer:
         classifier: Classifier,
         pixels: Pixels,
         val_pixels: Pixels,
-        hyperparameters: Hyperparameters,
+        config: TrainConfig,
         accelerator: Accelerator,
         denoiser: FFDNet | None = None,
-        compiled: bool = False,
         teacher: Classifier | None = None,
     ) -> None:
-        config = self.hyperparameters = hyperparameters
+        self.config = config
+        resolved: Any = config  # nothing in it is None
+        self.epochs: int = resolved.epochs
+        self.lr: float = resolved.lr
+        moves: Any = {"crop": resolved.crop, "shift": resolved.shift, "flip": resolved.flip, "colour": config.colour}
+        self.augment: Callable[[Tensor, torch.Generator], Tensor] = partial(augment, **moves)
         self.accelerator, self.device = accelerator, cast(torch.device, accelerator.device)
         self.rank, self.world = accelerator.process_index, accelerator.num_processes
         on_gpu = self.device.type == "cuda"
@@ -63,9 +68,9 @@ class Trainer:
         self.denoiser = None if denoiser is None else denoiser.to(self.device)
         self.denoised_sigma = 0.0 if denoiser is None else denoiser_sigma(config.validation_noise)
         self.validated = averaged if denoiser is None else denoise_first(averaged, denoiser, self.denoised_sigma)
-        self.optimizer = _adam(self.classifier, config, fused=on_gpu)
+        self.optimizer = _adam(self.classifier, config, self.lr, fused=on_gpu)
         module, self.stepper = accelerator.prepare(_Training(self.classifier), self.optimizer)
-        compile_ = cast(Callable[[nn.Module], nn.Module], torch.compile) if compiled else lambda part: part
+        compile_ = cast(Callable[[nn.Module], nn.Module], torch.compile) if config.compile else lambda part: part
         self.module = compile_(module)
         self.unet = compile_(self.network.denoiser) if isinstance(self.network, DenoisingNetwork) else None
         self.teacher = None if teacher is None else compile_(_with_layout(teacher.to(self.device), self.layout))
@@ -76,7 +81,7 @@ class Trainer:
 
         `on_step` is called after each step with the number of steps done and of all steps of the epoch.
         """
-        started, config, ranks = time.perf_counter(), self.hyperparameters, {"rank": self.rank, "world": self.world}
+        started, config, ranks = time.perf_counter(), self.config, {"rank": self.rank, "world": self.world}
         noise = config.noise_at(epoch)
         indices = epoch_indices(len(self.feed), config.batch, seed=config.seed, epoch=epoch, **ranks)
         torch.manual_seed(derived_seed(config.seed, MODEL, epoch, self.rank))
@@ -88,7 +93,7 @@ class Trainer:
                 on_step(step + 1, len(indices))
         loss = float(self.accelerator.reduce(torch.stack(losses).mean(), "mean"))
         if not math.isfinite(loss):
-            raise ModelError(f"the loss is {loss} in epoch {epoch + 1}; take a smaller lr than {config.lr}")
+            raise ModelError(f"the loss is {loss} in epoch {epoch + 1}; take a smaller lr than {self.lr}")
         rate = len(indices) * min(config.batch, len(self.feed)) / (time.perf_counter() - started)
         return {"epoch": epoch + 1, "noise": noise_text(noise), "loss": loss, "images_per_second": round(rate, 1)}
 
@@ -99,13 +104,13 @@ class Trainer:
 
         The epochs of the U-Net alone and the others have a learning-rate cycle each.
         """
-        config, alone = self.hyperparameters, epoch < self.hyperparameters.denoise_epochs
-        first, epochs = (0, config.denoise_epochs) if alone else (config.denoise_epochs, config.epochs)
+        config, alone = self.config, epoch < self.config.denoise_epochs
+        first, epochs = (0, config.denoise_epochs) if alone else (config.denoise_epochs, self.epochs)
         for group in self.optimizer.param_groups:
             done, cycle = (epoch - first) * steps + step, (epochs - first) * steps
-            group["lr"] = one_cycle(done, cycle, config.lr, config.warmup)
+            group["lr"] = one_cycle(done, cycle, self.lr, config.warmup)
         self.generator.manual_seed(derived_seed(config.seed, STEP, epoch, step, self.rank))
-        augmented = augment(images.float() / 255, config, self.generator)
+        augmented = self.augment(images.float() / 255, self.generator)
         augmented, wanted = cutmix(augmented, targets.float(), config.cutmix, self.generator)
         noisy = add_noise(augmented, noise, self.generator).contiguous(memory_format=self.layout)
         loss = self._denoising_loss(noisy, augmented) if alone else self._loss(noisy, augmented, wanted, noise)
@@ -120,7 +125,7 @@ class Trainer:
 
     def _loss(self, noisy: Tensor, clean: Tensor, targets: Tensor, noise: Noise | None) -> Tensor:
         """The loss of the labels, mixed with that of the teacher's scores, and with the U-Net's error added."""
-        config = self.hyperparameters
+        config = self.config
         with self._autocast():
             logits, cleaned = self.module(self._denoise(noisy, noise))
         loss = self.loss(logits.float(), targets)
@@ -169,10 +174,10 @@ class Trainer:
         """Return the validation mAP of the averaged weights, noisy and clean; the same on every process."""
         if self.world > 1:
             broadcast(list(self.average.module.state_dict().values()))
-        return {"map_noisy": self._map_at(self.hyperparameters.validation_noise), "map_clean": self._map_at(None)}
+        return {"map_noisy": self._map_at(self.config.validation_noise), "map_clean": self._map_at(None)}
 
     def _map_at(self, noise: Noise | None) -> float:
-        seed = self.hyperparameters.seed
+        seed = self.config.seed
         part = noisy_scores(self.validated, self.val_feed, noise, seed, self.rank, self.world, self.amp)
         scores = self.accelerator.reduce(part, "sum")
         return mean_average_precision(scores.cpu().numpy(), self.val_feed.pixels.targets)
@@ -215,23 +220,22 @@ def _with_layout(module: Classifier, layout: torch.memory_format) -> Classifier:
     return module
 
 
-def check_denoiser(network: nn.Module, hyperparameters: Hyperparameters) -> None:
+def check_denoiser(network: nn.Module, config: TrainConfig) -> None:
     """Raise `InvalidInputError` for the training of a U-Net where the network has none in front."""
-    for name in ("denoise_epochs", "denoise_weight"):
-        value = getattr(hyperparameters, name)
+    for name, value in (("denoise_epochs", config.denoise_epochs), ("denoise_weight", config.denoise_weight)):
         if value and not isinstance(network, DenoisingNetwork):
             reason = "the network has no U-Net in front; take one, as in --model unet:40+lite:0, or leave it at 0"
             raise InvalidInputError(f"{name} is {value}, and {reason}")
 
 
-def _adam(module: nn.Module, hyperparameters: Hyperparameters, *, fused: bool) -> torch.optim.Optimizer:
+def _adam(module: nn.Module, config: TrainConfig, lr: float, *, fused: bool) -> torch.optim.Optimizer:
     """Adam, or AdamW, with weight decay on matrices and kernels, and none on biases and norms."""
     weights = [parameter for parameter in module.parameters() if parameter.ndim > 1]
     others = [parameter for parameter in module.parameters() if parameter.ndim <= 1]
-    groups: list[Record] = [{"params": weights, "weight_decay": hyperparameters.weight_decay}]
+    groups: list[Record] = [{"params": weights, "weight_decay": config.weight_decay}]
     groups.append({"params": others, "weight_decay": 0.0})
-    kind = torch.optim.AdamW if hyperparameters.optimizer == "adamw" else torch.optim.Adam
-    return kind(groups, lr=hyperparameters.lr, fused=fused)
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    return kind(groups, lr=lr, fused=fused)
 
 
 def one_cycle(step: int, steps: int, peak: float, warmup: float = 0.1) -> float:
