@@ -26,17 +26,19 @@ from multiguard.models.model_folder import WEIGHTS_FILE, read_card, write_card
 from multiguard.models.spec import CARD_FILE
 
 _TRAINING = shlex.split(
-    "--split train --val-split train --size 448 --optimizer adamw --weight-decay 0.05 --crop 0.25 --colour 0.4 "
-    "--dropout 0.2 --drop-path 0.1 --keep last --half --seed 0"
+    "--split train --size 448 --seed 0 --set val_split=train --set optimizer=adamw --set weight_decay=0.05 "
+    "--set crop=0.25 --set colour=0.4 --set dropout=0.2 --set drop_path=0.1 --set keep=last --set half=true"
 )
 _CLEAN = shlex.split("--model lite:2@288 --sigma 0 --loss bce --lr 0.0015")
 _OLDER = (
     shlex.split(  # the network that `older` has from 3,000 images; what is not named here is the default of `train`
-        "--split train --val-split train --size 224 --model lite:0 --sigma 0.5 --epochs 5 --batch-size 128 --keep last "
-        "--seed 0"
+        "--split train --size 224 --model lite:0 --sigma 0.5 --epochs 5 --batch-size 128 --seed 0 "
+        "--set val_split=train --set keep=last"
     )
 )
-_NOISY = shlex.split("--sigma 1 --loss asl+softmax --cutmix 0.1 --ema 0.9992 --denoise-weight 0.125 --lr 7e-4")
+_NOISY = shlex.split(
+    "--sigma 1 --loss asl+softmax --lr 7e-4 --set cutmix=0.1 --set ema=0.9992 --set denoise_weight=0.125"
+)
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class Evidence:
         teacher = self.out / "models" / "clean"
         start = Path(__file__).parents[1] / "src/multiguard/models/weights/coco-0.5"
         yield self._train("clean", *self._larger(), *_CLEAN, "--weights", self.lite2)
-        yield self._train("coco-1", *self._larger(), *_NOISY, "--model", start, "--teacher", teacher)
+        yield self._train("coco-1", *self._larger(), *_NOISY, "--model", start, "--set", f"teacher={teacher}")
 
     def _votes_of_trained(self) -> Iterator["Step"]:
         """The votes of both; those of sigma 1 with its pooling and without."""
@@ -152,8 +154,8 @@ class Evidence:
 
     def _larger(self) -> tuple[object, ...]:
         """The options of training at 448 pixels."""
-        how = ("--epochs", self.sizes.epochs, "--batch-size", self.sizes.train_batch, "--cache", self.out)
-        return (*how, *(() if self.rehearse else ("--compile",)), *_TRAINING)
+        how = ("--epochs", self.sizes.epochs, "--batch-size", self.sizes.train_batch, "--set", "cache=true")
+        return (*how, *(() if self.rehearse else ("--set", "compile=true")), *_TRAINING)
 
     def _multiguard(self, *words: object) -> "Step":
         command = [sys.executable, "-m", "multiguard", *map(str, words)]

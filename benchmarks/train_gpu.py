@@ -24,15 +24,17 @@ from accelerate import Accelerator
 
 from multiguard.certify import Gaussian
 from multiguard.data import Pixels, load_pixels
+from multiguard.data.config import DataConfig
 from multiguard.models.backbone import build_backbone
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.model_folder import load_folder
-from multiguard.train import Hyperparameters, hyperparameters_for
+from multiguard.train import TrainConfig
+from multiguard.train.checkpoint import new_card
 from multiguard.train.feed import Feed
-from multiguard.train.job import TrainJob, open_splits
-from multiguard.train.loop import train
+from multiguard.train.loop import fit
 from multiguard.train.losses import asymmetric_loss
+from multiguard.train.start import open_splits
 from multiguard.train.trainer import Trainer, noisy_map
 
 
@@ -40,9 +42,9 @@ def main() -> None:
     """Read the arguments, decode once, run every cell and print one line each."""
     args = _arguments()
     counts = {"images": args.images, "val_images": args.val_images}
-    job = TrainJob(args.data, Path("unused"), Hyperparameters(), root=args.root, size=args.size, **counts)
+    data = DataConfig(args.data, root=args.root, size=args.size)
     started = time.perf_counter()
-    pixels, val_pixels = map(load_pixels, open_splits(job))
+    pixels, val_pixels = map(load_pixels, open_splits(TrainConfig(**counts), data))
     print(f"decoded {len(pixels)} + {len(val_pixels)} images in {time.perf_counter() - started:.1f} s")
     if "rate" in args.parts:
         _print_bare_rates(args, pixels)
@@ -95,14 +97,16 @@ def _value(text: str) -> object:
 
 def _run_cell(args: argparse.Namespace, arm: str, cell: dict[str, object], pixels: Pixels, val_pixels: Pixels) -> None:
     """Train one cell. The arm without noise is chosen by clean mAP, as one would without knowing of noise."""
-    config = hyperparameters_for(args.data, **{"sigma": args.sigma if arm == "noise" else 0.0, **cell})
+    given = {"sigma": args.sigma if arm == "noise" else 0.0, "compile": args.compile, **cell}
+    config = TrainConfig(**given).resolved(args.data, (args.size, args.size))
     torch.manual_seed(config.seed)
     backbone = build_backbone(args.model, len(pixels.label_names), args.weights, dropout=config.dropout)
     label = "-".join([arm, *(f"{name}={value}" for name, value in cell.items())])
     with TemporaryDirectory() as scratch:
         out = args.out / label if args.out else Path(scratch)
         started = time.perf_counter()
-        result = train(backbone, pixels, val_pixels, config, out, compiled=args.compile)
+        card = new_card(backbone, pixels, val_pixels, (args.size, args.size), config, None, {})
+        result = fit(card, backbone.network, pixels, val_pixels, config, out)
         seconds = time.perf_counter() - started
         device = "cuda" if torch.cuda.is_available() else "cpu"
         noisy = noisy_map(load_folder(out).to(device), val_pixels, Gaussian(args.sigma), seed=config.seed)
@@ -124,7 +128,7 @@ def _tiled(pixels: Pixels, count: int) -> Pixels:
 
 def _print_scale(args: argparse.Namespace, cell: dict[str, object], pixels: Pixels, val_pixels: Pixels) -> None:
     """Print the speed and the memory of one epoch over many images, on the device and streamed."""
-    config = hyperparameters_for(args.data, **{"sigma": args.sigma, **cell})
+    config = TrainConfig(**{"sigma": args.sigma, **cell}).resolved(args.data, (args.size, args.size))
     denoiser = None if args.denoiser is None else load_ffdnet(args.denoiser)
     for resident in (True, False):
         torch.cuda.empty_cache()

@@ -17,7 +17,6 @@ from multiguard.errors import InvalidInputError, VotesError
 from multiguard.io.config import from_tree
 from multiguard.models.config import ModelConfig
 from multiguard.models.spec import DEFAULT_MODEL
-from multiguard.pipeline.folders import discard_model
 from multiguard.pipeline.vote_job import VoteJob, prepare_vote
 from multiguard.results import read_certificates
 from multiguard.smooth.settings import cpu_has_bfloat16
@@ -148,10 +147,9 @@ def test_force_in_other_process(place, variables, monkeypatch):
     with pytest.raises((VotesError, ValueError)):
         ready.vote(force=True)  # refused, or without the others that it expects
     with pytest.raises(InvalidInputError, match="other settings"):
-        prepare_folder(place / "runs/digits", {"seed": 3}, discard_model, Accelerator(cpu=True))
-    code, _, err = command(
-        *example_of("train"), *SMALL["train"], "--seed", 3, "--force", "--cache", place / "digit.png"
-    )
+        prepare_folder(place / "runs/digits", {"seed": 3}, True, Accelerator(cpu=True))
+    mistake = ["--set", "denoiser=gone.pth"]
+    code, _, err = command(*example_of("train"), *SMALL["train"], "--seed", 3, "--force", *mistake)
     assert (code, err.count("\n")) == (2, 1)
     assert state(place) == before
 
@@ -169,7 +167,12 @@ def test_force_with_mistake(place):
     for mistake in (["--sigma", 0], ["--k-max", 11], ["--device", "cuda"], ["--draws", 0]):
         code, _, err = command(*example_of("vote"), *SMALL["vote"], "--force", *mistake)
         assert (code, err.count("\n")) == (2, 1), err
-    for mistake in (["--model", "cnn:0"], ["--denoiser", "gone.pth"], ["--split", "tests"], ["--weights", "gone.pth"]):
+    for mistake in (
+        ["--model", "cnn:0"],
+        ["--set", "denoiser=gone.pth"],
+        ["--split", "tests"],
+        ["--weights", "gone.pth"],
+    ):
         code, _, err = command(*example_of("train"), *SMALL["train"], "--force", *mistake)
         assert (code, err.count("\n")) == (2, 1), err
     assert state(place) == before

@@ -11,7 +11,7 @@ from tests.pipeline.tiny_run import RECIPE
 
 from multiguard.pipeline import parse_recipe
 from multiguard.pipeline.record import RunRecord, StepRecord, read_record, write_record
-from multiguard.train.checkpoint import Progress, read_progress, read_tensors, save_checkpoint
+from multiguard.train.checkpoint import read_progress, read_tensors, save_checkpoint
 
 # Each line names the one before nine times: 9^20 values, were they written out.
 LAUGHS = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 20))
@@ -20,8 +20,8 @@ LAUGHS = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)
 @soaked
 def test_training_state(tmp_path, examples):
     """A training state is read or refused."""
-    progress = Progress({"epochs": 2, "data": {"name": "x"}}, [{"epoch": 1, "loss": 0.5}])
-    save_checkpoint(tmp_path, progress, {"network": {"w": torch.zeros(2)}, "optimizer": {"0/step": torch.zeros(1)}})
+    progress = {"epochs": 2, "data": {"name": "x"}}, [{"epoch": 1, "loss": 0.5}]
+    save_checkpoint(tmp_path, *progress, {"network": {"w": torch.zeros(2)}, "optimizer": {"0/step": torch.zeros(1)}})
     path = tmp_path / "state" / "last.safetensors"
     content = path.read_bytes()
 
@@ -29,7 +29,7 @@ def test_training_state(tmp_path, examples):
         write_file(path, data)
         found = read_or_refused(lambda: read_progress(tmp_path))
         if found is not None:
-            assert isinstance(found.history, list)
+            assert isinstance(found[1], list)
             read_or_refused(lambda: read_tensors(tmp_path))
 
     fuzz(check, damaged(content), examples)

@@ -28,12 +28,10 @@ from multiguard.pipeline.attack_job import PreparedAttack
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.folders import RECORD_FILE
 from multiguard.pipeline.recipe import CertifyPart
-from multiguard.pipeline.train_job import training_job
 from multiguard.report import outputs
 from multiguard.results import read_attacks, read_certificates, read_curves
 from multiguard.results.signature_file import sign_certificates
-from multiguard.train.config import TrainConfig
-from multiguard.train.job import run_job
+from multiguard.train import TrainConfig, train
 
 MEMORY = Path("/dev/shm")
 COMMANDS = ["certify", "report", "attack", "vote"]
@@ -147,7 +145,7 @@ def test_kill_and_repeat(memory_folder, inputs, monkeypatch, name):
     def work(out):
         if name == "train":
             part = TrainConfig(model="cnn:2", images=16, val_images=16, epochs=1)
-            run_job(training_job(DataConfig("digits", size=16), part, out, None))
+            train(part, DataConfig("digits", size=16), out=out)
         else:
             shutil.copytree(memory_folder / "certificates", out, dirs_exist_ok=True)
             sign_certificates(out, memory_folder / "key.pem", read_certificates(out).certificates_hash)

@@ -1,16 +1,28 @@
 """Small training runs, and how to interrupt them."""
 
+from dataclasses import replace
+
 import torch
 
 from multiguard.models.backbone import build_backbone
-from multiguard.train import hyperparameters_for
+from multiguard.train import TrainConfig, loop
+from multiguard.train.checkpoint import new_card
 
-SMALL = hyperparameters_for("digits", epochs=4, batch=16, sigma=0.25, ramp_epochs=2, lr=5e-3)
+SMALL = TrainConfig(epochs=4, batch=16, sigma=0.25, ramp_epochs=2, lr=5e-3).resolved("digits")
 
 
-def backbone():
+def backbone(network=None):
     torch.manual_seed(0)
-    return build_backbone("cnn:4", 10, dropout=0.2)
+    made = build_backbone("cnn:4", 10, dropout=0.2)
+    return made if network is None else replace(made, network=network)
+
+
+def fit(pixels, val_pixels, config, out, *, start=None, denoiser=None, **more):
+    """Train a small network on decoded images."""
+    start = start or backbone()
+    size = tuple(pixels.images.shape[2:])
+    card = new_card(start, pixels, val_pixels, size, config.resolved("digits", size), denoiser, {})
+    return loop.fit(card, start.network, pixels, val_pixels, config, out, denoiser=denoiser, **more)
 
 
 class KilledError(Exception):

@@ -6,7 +6,6 @@ from scipy import stats
 from multiguard.certify import BandAblation, Gaussian, PixelAblation, Uniform
 from multiguard.certify.noise import HIDDEN
 from multiguard.train.augmentation import add_noise, augment, cutmix, derived_seed
-from multiguard.train.hyperparameters import Hyperparameters
 
 
 def seeded(seed=0):
@@ -68,7 +67,7 @@ def test_derived_seeds():
 def test_flip():
     """About half of the images are mirrored, exactly; the others stay as they are."""
     images = torch.rand(200, 3, 6, 6)
-    out = augment(images, Hyperparameters(crop=1, flip=True), seeded())
+    out = augment(images, seeded(), crop=1, flip=True)
     mirrored = (out - images.flip(-1)).abs().amax((1, 2, 3)) < 1e-5
     same = (out - images).abs().amax((1, 2, 3)) < 1e-5
     assert bool((mirrored ^ same).all())
@@ -79,7 +78,7 @@ def test_shift():
     """Images move by any number of pixels up to the largest shift, and black fills in."""
     images = torch.zeros(300, 3, 9, 9)
     images[:, :, 4, 4] = 1
-    out = augment(images, Hyperparameters(crop=1, shift=2, flip=False), seeded())
+    out = augment(images, seeded(), crop=1, shift=2, flip=False)
     spots = {tuple(spot) for spot in (out[:, 0] > 0.5).nonzero()[:, 1:].tolist()}
     assert spots == {(row, column) for row in range(2, 7) for column in range(2, 7)}
     torch.testing.assert_close(out.sum((2, 3)), torch.ones(300, 3), atol=1e-3, rtol=0)
@@ -89,7 +88,7 @@ def test_crop():
     """Crops lie inside the image, keep the least area, and differ in size."""
     ramp = torch.linspace(0, 1, 64).expand(64, 64)
     images = torch.stack((ramp, ramp.T, torch.ones(64, 64))).expand(200, 3, 64, 64)
-    out = augment(images, Hyperparameters(crop=0.5, flip=False), seeded())
+    out = augment(images, seeded(), crop=0.5, flip=False)
     assert float(out[:, 2].min()) > 1 - 1e-5  # no border is darkened by what lies outside
     width = out[:, 0].mean(1)[:, -2] - out[:, 0].mean(1)[:, 1]
     height = out[:, 1].mean(2)[:, -2] - out[:, 1].mean(2)[:, 1]
@@ -102,17 +101,16 @@ def test_crop():
 def test_augmentation_seed():
     """Augmentation is decided by the generator and differs between images."""
     images = torch.rand(1, 3, 16, 16).expand(4, 3, 16, 16)
-    first, again = (augment(images, Hyperparameters(), seeded(3)) for _ in range(2))
+    first, again = (augment(images, seeded(3), crop=0.5, flip=True) for _ in range(2))
     torch.testing.assert_close(first, again, atol=0, rtol=0)
     assert not torch.allclose(first[0], first[1])
 
 
 def test_colour():
     """Brightness, contrast and saturation are scaled by up to the given fraction; about one image in twenty is grey."""
-    config = Hyperparameters(crop=1, flip=False, colour=0.4)
     stripes = torch.tensor([0.4, 0.5]).expand(400, 3, 4, 2)
     red = torch.tensor([0.5, 0.4, 0.4]).view(3, 1, 1).expand(400, 3, 4, 4)
-    grey, coloured = augment(stripes, config, seeded()), augment(red, config, seeded())  # with the same draws
+    grey, coloured = augment(stripes, seeded(), colour=0.4), augment(red, seeded(), colour=0.4)  # with the same draws
     brightness = grey.mean((1, 2, 3)) / 0.45
     contrast = (grey[:, 0, 0, 1] - grey[:, 0, 0, 0]) / 0.1 / brightness
     saturation = (coloured[:, 0] - coloured[:, 1])[:, 0, 0] / 0.1 / brightness / contrast
@@ -130,16 +128,16 @@ def test_colour():
 def test_colour_range():
     """Values stay within [0, 1], and 0 returns the images themselves."""
     images = torch.rand(50, 3, 8, 8, generator=seeded(1))
-    out = augment(images, Hyperparameters(crop=1, flip=False, colour=1.0), seeded())
+    out = augment(images, seeded(), crop=1, flip=False, colour=1.0)
     assert out.min() == 0
     assert out.max() == 1
-    assert augment(images, Hyperparameters(crop=1, flip=False), seeded()) is images
+    assert augment(images, seeded(), crop=1, flip=False) is images
 
 
 def test_grey_stays_grey():
     """A grey image has no saturation to change, and a uniform one no contrast."""
     images = torch.full((50, 3, 4, 4), 0.5)
-    out = augment(images, Hyperparameters(crop=1, flip=False, colour=0.5), seeded())
+    out = augment(images, seeded(), crop=1, flip=False, colour=0.5)
     torch.testing.assert_close(out, out[:, :1, :1, :1].expand_as(out))
 
 

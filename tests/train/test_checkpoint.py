@@ -2,20 +2,19 @@ from dataclasses import replace
 from shutil import copytree
 
 import pytest
-from tests.train.runs import SMALL, backbone
+from tests.train.runs import SMALL, fit
 
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.denoiser import FFDNet
-from multiguard.train.loop import train
 
-ONCE = replace(SMALL, epochs=1, ramp_epochs=0, noise="none", val_noise="gaussian:0.25")
+ONCE = SMALL.replace(epochs=1, ramp_epochs=0, noise="none", val_noise="gaussian:0.25")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, pixels, val_pixels):
     """A run of one epoch behind a denoiser, and how to resume it."""
     out, denoiser = tmp_path_factory.mktemp("run"), FFDNet()
-    train(backbone(), pixels, val_pixels, ONCE, out, denoiser=denoiser)
+    fit(pixels, val_pixels, ONCE, out, denoiser=denoiser)
     return out, denoiser
 
 
@@ -27,8 +26,8 @@ def test_other_settings(folder, pixels, val_pixels):
     smaller = [replace(split, images=split.images[..., :12, :12]) for split in splits]
     relabelled = [replace(pixels, targets=1 - pixels.targets), val_pixels]
     cases = [
-        (splits, replace(ONCE, noise="uniform:0.5"), denoiser, 'settings: noise was "none" and is "uniform:0.5"'),
-        (splits, replace(ONCE, keep="last"), denoiser, 'keep was "best" and is "last"'),
+        (splits, ONCE.replace(noise="uniform:0.5"), denoiser, 'settings: noise was "none" and is "uniform:0.5"'),
+        (splits, ONCE.replace(keep="last"), denoiser, 'keep was "best" and is "last"'),
         (relabelled, ONCE, denoiser, "targets_sha256"),
         (renamed, ONCE, denoiser, "label_names"),
         (smaller, ONCE, denoiser, "image_size"),
@@ -37,7 +36,7 @@ def test_other_settings(folder, pixels, val_pixels):
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     for data, hyperparameters, front, message in cases:
         with pytest.raises(InvalidInputError, match=message):
-            train(backbone(), *data, hyperparameters, out, denoiser=front)
+            fit(*data, hyperparameters, out, denoiser=front)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
@@ -47,7 +46,7 @@ def test_damaged_state(tmp_path, folder, pixels, val_pixels):
     copytree(out, tmp_path / "copy")
     (tmp_path / "copy/state/last.safetensors").write_bytes(b"nothing")
     with pytest.raises(ModelError, match=r"last\.safetensors: not a training state"):
-        train(backbone(), pixels, val_pixels, ONCE, tmp_path / "copy", denoiser=denoiser)
+        fit(pixels, val_pixels, ONCE, tmp_path / "copy", denoiser=denoiser)
 
 
 def test_flipped_bit(tmp_path, folder, pixels, val_pixels):
@@ -59,4 +58,4 @@ def test_flipped_bit(tmp_path, folder, pixels, val_pixels):
     content[-1000] ^= 1
     path.write_bytes(content)
     with pytest.raises(ModelError, match=r"last\.safetensors: damaged"):
-        train(backbone(), pixels, val_pixels, ONCE, tmp_path / "copy", denoiser=denoiser)
+        fit(pixels, val_pixels, ONCE, tmp_path / "copy", denoiser=denoiser)

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.train.runs import SMALL, KilledError, backbone, kill_after
+from tests.train.runs import SMALL, KilledError, backbone, fit, kill_after
 
 from multiguard.certify import Gaussian
 from multiguard.errors import InvalidInputError, ModelError
@@ -13,14 +13,13 @@ from multiguard.models import model_folder
 from multiguard.models.backbone import build_backbone
 from multiguard.models.model_folder import load_folder, read_card, save_folder, write_card
 from multiguard.train import checkpoint, loop
-from multiguard.train.loop import train
 from multiguard.train.trainer import noisy_map
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory, pixels, val_pixels):
     """A run of four epochs that nothing interrupted."""
-    return train(backbone(), pixels, val_pixels, SMALL, tmp_path_factory.mktemp("uninterrupted"))
+    return fit(pixels, val_pixels, SMALL, tmp_path_factory.mktemp("uninterrupted"))
 
 
 def assert_same_run(resumed, uninterrupted):
@@ -41,8 +40,8 @@ def test_resume_bit_for_bit(tmp_path, pixels, val_pixels, uninterrupted):
     """A run that is killed and restarted twice is bit for bit the uninterrupted run."""
     for epoch in (1, 3):
         with pytest.raises(KilledError):
-            train(backbone(), pixels, val_pixels, SMALL, tmp_path, on_epoch=kill_after(epoch))
-    assert_same_run(train(backbone(), pixels, val_pixels, SMALL, tmp_path), uninterrupted)
+            fit(pixels, val_pixels, SMALL, tmp_path, on_epoch=kill_after(epoch))
+    assert_same_run(fit(pixels, val_pixels, SMALL, tmp_path), uninterrupted)
 
 
 @pytest.mark.parametrize("lost", ["model.json", "log.jsonl"])
@@ -60,20 +59,20 @@ def test_kill_between_files(tmp_path, pixels, val_pixels, monkeypatch, uninterru
         for module in (model_folder, loop, checkpoint):
             patch.setattr(module, "write_atomically", killed)
         with pytest.raises(KilledError):
-            train(backbone(), pixels, val_pixels, SMALL, tmp_path)
-    assert_same_run(train(backbone(), pixels, val_pixels, SMALL, tmp_path), uninterrupted)
+            fit(pixels, val_pixels, SMALL, tmp_path)
+    assert_same_run(fit(pixels, val_pixels, SMALL, tmp_path), uninterrupted)
 
 
 def test_finished_run(tmp_path, pixels, val_pixels):
     """A finished run is left alone; a folder that does not match its state is written again."""
-    once = replace(SMALL, epochs=1)
-    before = train(backbone(), pixels, val_pixels, once, tmp_path).card
-    assert train(backbone(), pixels, val_pixels, once, tmp_path, on_epoch=kill_after(1)).card == before
+    once = SMALL.replace(epochs=1)
+    before = fit(pixels, val_pixels, once, tmp_path).card
+    assert fit(pixels, val_pixels, once, tmp_path, on_epoch=kill_after(1)).card == before
     save_folder(tmp_path, before, build_backbone("cnn:4", 10).network)
     write_card(tmp_path, before)  # not the weights' card
     with pytest.raises(ModelError, match="do not match"):
         load_folder(tmp_path)
-    assert train(backbone(), pixels, val_pixels, once, tmp_path).card == before
+    assert fit(pixels, val_pixels, once, tmp_path).card == before
     load_folder(tmp_path)
 
 
@@ -95,17 +94,17 @@ def test_model_folder(val_pixels, uninterrupted):
 
 def test_zero_epochs(tmp_path, pixels, val_pixels):
     """Zero epochs validate and save the network as it is, and never overwrite another model."""
-    start, none = backbone(), replace(SMALL, epochs=0)
+    start, none = backbone(), SMALL.replace(epochs=0)
     before = {name: tensor.clone() for name, tensor in start.network.state_dict().items()}
-    first = train(start, pixels, val_pixels, none, tmp_path)
+    first = fit(pixels, val_pixels, none, tmp_path, start=start)
     after = load_folder(tmp_path).network.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert first.kept["epoch"] == 0
     assert 0 < first.kept["map_noisy"] < 1
-    again = train(backbone(), pixels, val_pixels, none, tmp_path).card
+    again = fit(pixels, val_pixels, none, tmp_path).card
     assert again.weights_sha256 == first.card.weights_sha256
     with pytest.raises(InvalidInputError, match="holds a run with other settings: "):
-        train(backbone(), pixels, val_pixels, replace(none, noise="gaussian:0.5"), tmp_path)
+        fit(pixels, val_pixels, none.replace(noise="gaussian:0.5"), tmp_path)
     assert read_card(tmp_path) == again
 
 
@@ -115,7 +114,7 @@ def test_exploding_loss(tmp_path, pixels, val_pixels):
     with torch.no_grad():
         broken.network.head.bias.fill_(torch.nan)
     with pytest.raises(ModelError, match="the loss is nan in epoch 1; take a smaller lr"):
-        train(broken, pixels, val_pixels, SMALL, tmp_path)
+        fit(pixels, val_pixels, SMALL, tmp_path, start=broken)
 
 
 def test_mismatched_splits(tmp_path, pixels, val_pixels):
@@ -129,13 +128,13 @@ def test_mismatched_splits(tmp_path, pixels, val_pixels):
     ]
     for bad, message in cases:
         with pytest.raises(InvalidInputError, match=message):
-            train(backbone(), pixels, bad, SMALL, tmp_path)
+            fit(pixels, bad, SMALL, tmp_path)
 
 
 def test_last_epoch(tmp_path, pixels, val_pixels):
     """keep="last" saves the last epoch, although an earlier one was better."""
-    steep = replace(SMALL, epochs=3, lr=0.3, keep="last")
-    last = train(backbone(), pixels, val_pixels, steep, tmp_path)
+    steep = SMALL.replace(epochs=3, lr=0.3, keep="last")
+    last = fit(pixels, val_pixels, steep, tmp_path)
     assert last.kept["epoch"] == 3
     assert loop.kept_epoch(last.card.history, "best")["epoch"] < 3
     final = last.card.history[-1]["map_noisy"]

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.train.runs import fit
 from torch import nn
 
 from multiguard.certify import Gaussian
 from multiguard.cli.main import run
 from multiguard.data import DigitsDataset, load_pixels, subset
+from multiguard.data.config import DataConfig
 from multiguard.models.backbone import Backbone
 from multiguard.models.model_folder import load_folder, read_card
 from multiguard.models.unet import DenoisingNetwork
-from multiguard.train import Hyperparameters, hyperparameters_for
-from multiguard.train.job import TrainJob, run_job
-from multiguard.train.loop import train
+from multiguard.train import TrainConfig, train
 from multiguard.train.trainer import noisy_map
 
 TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"]
@@ -31,21 +31,21 @@ def train_linear(out):
     linear = nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(192, 10))
     network = DenoisingNetwork(nn.Conv2d(3, 3, 3, padding=1), linear)
     start = Backbone("linear", network, (0.5,) * 3, (0.5,) * 3, 32, own_head=False)
-    hyperparameters = hyperparameters_for("digits", epochs=3, denoise_epochs=1, sigma=0.0, shift=0, batch=16)
-    train(start, *(load_pixels(DigitsDataset(split, images=60)) for split in ("train", "val")), hyperparameters, out)
+    config = TrainConfig(epochs=3, denoise_epochs=1, sigma=0.0, shift=0, batch=16).resolved("digits")
+    fit(*(load_pixels(DigitsDataset(split, images=60)) for split in ("train", "val")), config, out, start=start)
 
 
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory):
     """The output of two processes that train a linear model, then replace another run's model by the command."""
     folder = tmp_path_factory.mktemp("two")
-    other = Hyperparameters(epochs=0, seed=3)
-    run_job(TrainJob("digits", folder / "cnn", other, model="cnn:4", size=16, images=64, val_images=60))
+    other = TrainConfig(epochs=0, seed=3, model="cnn:4", images=64, val_images=60)
+    train(other, DataConfig("digits", size=16), out=folder / "cnn")
     done = subprocess.run(
         [sys.executable, *TORCHRUN, __file__, str(folder)],
         capture_output=True,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(sys.path)},
         timeout=240,
         check=False,
     )

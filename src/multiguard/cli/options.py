@@ -104,10 +104,9 @@ def configured(kind: type[C], typed: Mapping[str, Any], changes: Sequence[str] |
 
 def _converted(text: str, kind: Any) -> Any:
     """The value of this type that a text means; the text itself if it means none."""
-    if plain_type(members(kind)[0]) in (str, Path):
-        return text
+    first = plain_type(members(kind)[0])
     try:
-        return msgspec.convert(text, kind, strict=False)
+        return text if first in (str, Path) else msgspec.convert(text, first | None, strict=False)
     except msgspec.ValidationError:
         return text
 

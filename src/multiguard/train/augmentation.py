@@ -2,13 +2,15 @@
 
 import hashlib
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from multiguard.certify.noise import HIDDEN, BandAblation, Gaussian, Noise, PixelAblation
+from multiguard.certify.noise import HIDDEN
+from multiguard.certify.noise_model import NoiseModel
 
 ORDER, STEP, VALIDATION, MODEL = range(4)  # the second part of a key, after the seed
 _STRETCH = 4 / 3  # the largest ratio of a crop's sides
@@ -22,11 +24,12 @@ def derived_seed(*key: int) -> int:
     return int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:8], "big") >> 1
 
 
-def add_noise(images: Tensor, noise: Noise | None, generator: torch.Generator) -> Tensor:
+def add_noise(images: Tensor, noise: NoiseModel | None, generator: torch.Generator) -> Tensor:
     """Put the noise on images (B, channels, height, width), without clamping; None returns the same tensor.
 
     A band ablation keeps a random one of its bands in each image.
 
+    >>> from multiguard.certify import BandAblation, Gaussian
     >>> images = torch.full((2, 3, 64, 64), 0.5)
     >>> noisy = add_noise(images, Gaussian(0.25), torch.Generator().manual_seed(0))
     >>> round((noisy - images).std().item(), 2)
@@ -34,22 +37,39 @@ def add_noise(images: Tensor, noise: Noise | None, generator: torch.Generator) -
     >>> (add_noise(images, BandAblation(16, 64), torch.Generator()) == HIDDEN).float().mean().item()
     0.75
     """
-    like: Any = {"generator": generator, "device": images.device}
-    if noise is None:
-        return images
-    if isinstance(noise, Gaussian):
-        return images.add(torch.randn(images.shape, dtype=images.dtype, **like), alpha=noise.sigma)
-    if isinstance(noise, PixelAblation):
-        keys = torch.rand(len(images), noise.pixels, **like)
-        hidden = keys > keys.kthvalue(noise.keep, dim=1, keepdim=True).values
-        return torch.where(hidden.view(-1, 1, *images.shape[2:]), HIDDEN, images)
-    if isinstance(noise, BandAblation):
-        starts = torch.randint(noise.columns, (len(images), 1), **like)
-        places = torch.arange(noise.columns, device=images.device) - starts
-        hidden = torch.remainder(places, noise.columns) >= noise.width
-        return torch.where(hidden.view(-1, 1, 1, noise.columns), HIDDEN, images)
-    drawn = torch.rand(images.shape, dtype=images.dtype, **like)
-    return images.add(drawn.mul_(2).sub_(1), alpha=noise.half_width)
+    return images if noise is None else noise.sample(_Noise(images, generator))
+
+
+class _Noise:
+    """A `Sampler` that puts a new draw of a noise on each of the images."""
+
+    def __init__(self, images: Tensor, generator: torch.Generator) -> None:
+        self._images = images
+        self._how: Any = {"generator": generator, "device": images.device}
+
+    def gaussian(self, sigma: float) -> Tensor:
+        """N(0, sigma^2) added to each value."""
+        drawn = torch.randn(self._images.shape, dtype=self._images.dtype, **self._how)
+        return self._images.add(drawn, alpha=sigma)
+
+    def uniform(self, half_width: float) -> Tensor:
+        """A uniform number added to each value."""
+        drawn = torch.rand(self._images.shape, dtype=self._images.dtype, **self._how)
+        return self._images.add(drawn.mul_(2).sub_(1), alpha=half_width)
+
+    def pixels(self, keep: int, pixels: int) -> Tensor:
+        """All but so many pixels hidden."""
+        keys = torch.rand(len(self._images), pixels, **self._how)
+        return self._hide(keys > keys.kthvalue(keep, dim=1, keepdim=True).values, self._images.shape[2:])
+
+    def band(self, width: int, columns: int) -> Tensor:
+        """All columns outside a random band hidden."""
+        starts = torch.randint(columns, (len(self._images), 1), **self._how)
+        places = torch.arange(columns, device=self._images.device) - starts
+        return self._hide(torch.remainder(places, columns) >= width, (1, columns))
+
+    def _hide(self, hidden: Tensor, shape: Sequence[int]) -> Tensor:
+        return torch.where(hidden.view(-1, 1, *shape), HIDDEN, self._images)
 
 
 def augment(

@@ -18,8 +18,8 @@ from multiguard.data import IndexedDataset, Pixels
 from multiguard.data.pixel_cache import target_matrix
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import file_checksum, is_regular, write_atomically
-from multiguard.io.outputs import check_foreign
 from multiguard.io.records import convert, decode_json
+from multiguard.io.writer import check_foreign
 from multiguard.models.backbone import Backbone
 from multiguard.models.classifier import state_hash
 from multiguard.models.denoiser import FFDNet

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from multiguard.certify.noise import Noise
 from multiguard.certify.noise_arguments import NO_NOISE, given_noise, parse_noise
+from multiguard.certify.noise_model import NoiseModel
 from multiguard.errors import InvalidInputError
 from multiguard.io.config import Config, Count, NotNegative, Positive, Threads, Whole, described, from_tree, to_tree
 
@@ -125,13 +126,10 @@ class TrainConfig(Config, frozen=True):
         """The noise on validation images. The epoch is chosen at this noise, and the model is made for it."""
         return _parse(given_noise(self.val_sigma, self.val_noise) or self._noise)
 
-    def noise_at(self, epoch: int) -> Noise | None:
+    def noise_at(self, epoch: int) -> NoiseModel | None:
         """Return the noise of an epoch (from 0): it rises linearly until epoch `ramp_epochs`, then stays."""
-        part = min(1.0, (epoch + 1) / (self.ramp_epochs + 1))
-        if part == 1 or self._noise == NO_NOISE:
-            return _parse(self._noise)
-        kind, _, value = self._noise.partition(":")
-        return _parse(f"{kind}:{float(value) * part}")
+        noise = _parse(self._noise)
+        return None if noise is None else noise.scaled(min(1.0, (epoch + 1) / (self.ramp_epochs + 1)))
 
     def record(self) -> dict[str, Any]:
         """What decides the outcome of training besides the images and the network to start from."""
@@ -142,7 +140,7 @@ class TrainConfig(Config, frozen=True):
         return given_noise(self.sigma, self.noise) or _NOISE
 
 
-def noise_text(noise: Noise | None) -> str:
+def noise_text(noise: NoiseModel | None) -> str:
     """The text of a noise, "none" for none.
 
     >>> noise_text(parse_noise("gaussian:0.50")), noise_text(None)

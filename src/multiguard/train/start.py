@@ -6,13 +6,12 @@ from typing import Any
 
 from multiguard.data import IndexedDataset, Pixels, hold_out, open_dataset, subset
 from multiguard.data.catalog import default_split, validation_split
-from multiguard.data.config import DataConfig
-from multiguard.data.label_table import read_lines
-from multiguard.data.source import FOLDER
+from multiguard.data.config import FOLDER, DataConfig
 from multiguard.errors import InvalidInputError
-from multiguard.io.files import file_checksum
-from multiguard.models.backbone import PRETRAINED, Backbone, build_backbone, check_backbone, input_size
+from multiguard.io.files import file_checksum, read_lines
+from multiguard.models.backbone import Backbone, build_backbone, check_backbone, input_size
 from multiguard.models.classifier import Classifier
+from multiguard.models.config import PRETRAINED
 from multiguard.models.efficientnet_lite import set_drop_path
 from multiguard.models.loading import weights_checksum
 from multiguard.models.model_folder import WEIGHTS_FILE, folder_checksum, load_backbone, load_folder, read_card
@@ -48,7 +47,7 @@ def open_splits(config: TrainConfig, data: DataConfig) -> tuple[IndexedDataset, 
     where: Any = {"root": data.root, "table": data.table}
     split = config.split or default_split(data.name, "train", **where)
     val_split = config.val_split or validation_split(data.name, split, **where)
-    options: dict[str, Any] = dict(data.options)
+    options = data.options
     if data.name == FOLDER and (names := _head_labels(config, data)) is not None:  # the table leaves the order open
         options["label_names"] = names
     open_split = partial(open_dataset, data.name, root=data.root, size=image_size(config, data), **options)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from multiguard.certify.noise import Noise
+from multiguard.certify.noise_model import NoiseModel
 from multiguard.data import Pixels
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.classifier import Classifier
@@ -98,7 +98,7 @@ class Trainer:
         return {"epoch": epoch + 1, "noise": noise_text(noise), "loss": loss, "images_per_second": round(rate, 1)}
 
     def step(
-        self, images: Tensor, targets: Tensor, noise: Noise | None, *, epoch: int, step: int, steps: int
+        self, images: Tensor, targets: Tensor, noise: NoiseModel | None, *, epoch: int, step: int, steps: int
     ) -> Tensor:
         """Train on one batch and return its loss, without waiting for the device to compute it.
 
@@ -123,7 +123,7 @@ class Trainer:
         self.average.update(epoch * steps + step)
         return loss.detach()
 
-    def _loss(self, noisy: Tensor, clean: Tensor, targets: Tensor, noise: Noise | None) -> Tensor:
+    def _loss(self, noisy: Tensor, clean: Tensor, targets: Tensor, noise: NoiseModel | None) -> Tensor:
         """The loss of the labels, mixed with that of the teacher's scores, and with the U-Net's error added."""
         config = self.config
         with self._autocast():
@@ -163,7 +163,7 @@ class Trainer:
             if parameter.grad is not None and self.world > 1:
                 parameter.grad = self.accelerator.reduce(parameter.grad, "mean")
 
-    def _denoise(self, noisy: Tensor, noise: Noise | None) -> Tensor:
+    def _denoise(self, noisy: Tensor, noise: NoiseModel | None) -> Tensor:
         """The classifier's input: denoised noisy images where there is a denoiser, clean ones as they are."""
         if self.denoiser is None or noise is None:
             return noisy
@@ -176,7 +176,7 @@ class Trainer:
             broadcast(list(self.average.module.state_dict().values()))
         return {"map_noisy": self._map_at(self.config.validation_noise), "map_clean": self._map_at(None)}
 
-    def _map_at(self, noise: Noise | None) -> float:
+    def _map_at(self, noise: NoiseModel | None) -> float:
         seed = self.config.seed
         part = noisy_scores(self.validated, self.val_feed, noise, seed, self.rank, self.world, self.amp)
         scores = self.accelerator.reduce(part, "sum")
@@ -274,7 +274,13 @@ class Average:
 
 @torch.no_grad()
 def noisy_scores(
-    classifier: nn.Module, feed: Feed, noise: Noise | None, seed: int, rank: int = 0, world: int = 1, amp: bool = False
+    classifier: nn.Module,
+    feed: Feed,
+    noise: NoiseModel | None,
+    seed: int,
+    rank: int = 0,
+    world: int = 1,
+    amp: bool = False,
 ) -> Tensor:
     """Return the scores (n, c) of one noisy copy of each image. The seed and the device decide the noise.
 
@@ -292,7 +298,7 @@ def noisy_scores(
     return scores
 
 
-def noisy_map(classifier: nn.Module, pixels: Pixels, noise: Noise | None, *, seed: int = 0) -> float:
+def noisy_map(classifier: nn.Module, pixels: Pixels, noise: NoiseModel | None, *, seed: int = 0) -> float:
     """Return the mean average precision of a classifier in eval mode on one noisy copy of each image.
 
     The classifier maps images in [0, 1] to one score per label and runs on the device of its weights. The seed decides
