@@ -83,7 +83,7 @@ def test_panels():
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("train", ["--batch-size", "--workers"]),
+        ("train", ["--batch-size", "--labels"]),
         ("vote", ["--batch-size", "--workers", "--device", "--labels"]),
         ("predict", ["--device", "--labels"]),
         ("attack", ["--device", "--labels"]),
