@@ -15,17 +15,17 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linprog
+from scipy.special import ndtri
 
 from multiguard.certify.arguments import check_distribution
 from multiguard.certify.arrays import Bools, Floats, Ints
 from multiguard.certify.bets import Game, ladders
 from multiguard.certify.draws import Draws, read_draws
-from multiguard.certify.layers import crossing
+from multiguard.certify.joint import best_within, subset_sizes
+from multiguard.certify.layers import GAUSSIAN_SHIFT, Shift, crossing
 from multiguard.certify.noise import SampledNoise
 from multiguard.certify.radii import Radii
 from multiguard.certify.rules import Rule, TopK
-from multiguard.certify.shifts import GAUSSIAN_SHIFT, Shift
-from multiguard.certify.subsets import best_within, subset_sizes
 
 # Every subset of L is tried up to so many labels, beyond them single labels.
 _MOST_TRUE = 10
@@ -167,7 +167,10 @@ class _Means:
     def _scores(self, laws: Floats) -> Floats:
         """As `scores_of`, with the digits of tails near 1 too."""
         above, below = np.cumsum(laws[:, :0:-1], axis=1)[:, ::-1], np.cumsum(laws[:, :-1], axis=1)
-        return self.shift.scores(np.minimum(above, 1.0), below)
+        scores = self.shift.scores(np.minimum(above, 1.0))
+        if self.shift is not GAUSSIAN_SHIFT:
+            return scores
+        return np.where(above > 0.5, -ndtri(np.minimum(below, 1.0)), scores)
 
     def _within_u(self, means: Floats, out: int) -> Floats:
         """(sets U, T) the largest mean over S in U; for many labels single ones of which every U has one."""

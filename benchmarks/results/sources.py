@@ -16,7 +16,7 @@ import multiguard.certify
 from multiguard.certify import Method, Radii, Rule, TopK, certified_radii_batch
 from multiguard.certify.arrays import Floats
 from multiguard.certify.noise import Gaussian
-from multiguard.certify.single_labels import label_radii_batch
+from multiguard.certify.radii import label_radii_batch
 from multiguard.evaluate import Scores, set_scores
 from multiguard.io.rounding import plain
 from multiguard.votes import Votes, read_votes

@@ -21,9 +21,8 @@ from multiguard.certify.arrays import Floats
 from multiguard.certify.bounds import Bounds, ClopperPearson
 from multiguard.certify.counts import Group, count_votes, equal_groups
 from multiguard.certify.joint import joint_radii
-from multiguard.certify.layers import Layers, crossing, scale_radii
+from multiguard.certify.layers import GAUSSIAN_SHIFT, Layers, crossing, scale_radii
 from multiguard.certify.rules import TopK
-from multiguard.certify.shifts import GAUSSIAN_SHIFT
 from multiguard.certify.theorem1 import paper_radii
 from multiguard.io.rounding import plain, up_to_digits
 

@@ -10,7 +10,8 @@ import numpy as np
 from benchmarks.results.drawing import IMAGES, svg_figure
 from benchmarks.results.markdown_tables import RADIUS_HEADS, cells, markdown
 from benchmarks.results.sources import ALPHA, MAIN, Source, kept_rows
-from multiguard.certify import Method, TopK, betting_outlooks
+from multiguard.certify import Gaussian, Method, TopK
+from multiguard.certify.stopping import outlooks
 from multiguard.io.rounding import percent_value, plain
 from multiguard.report import canvas
 from multiguard.smooth import AdaptivePlan
@@ -45,11 +46,11 @@ def replayed(source: Source, rule: TopK, radius: float, most: int) -> Source:
 
 def _taken(source: Source, plan: AdaptivePlan) -> np.ndarray:
     taken = [plan.stops[0]] * len(source)
-    options: dict[str, Any] = {"num_labels": source.num_labels, "sigma": source.sigma, "alpha": plan.alpha}
+    options: dict[str, Any] = {"num_labels": source.num_labels, "noise": Gaussian(source.sigma), "alpha": plan.alpha}
     for now, following in zip(plan.stops, plan.stops[1:], strict=False):
         live = [i for i, draws in enumerate(taken) if draws == now]
         so_far = [source.votes[i][:now] for i in live], [source.labels[i] for i in live]
-        for i, outlook in zip(live, betting_outlooks(*so_far, plan.rule, radii=plan.radii, **options), strict=True):
+        for i, outlook in zip(live, outlooks(*so_far, plan.rule, radii=plan.radii, **options), strict=True):
             taken[i] = following if outlook.reachable(plan.max_draws, plan.forecast_margin).any() else now
     return np.array(taken, dtype=np.float64)
 

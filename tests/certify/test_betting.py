@@ -6,18 +6,14 @@ from scipy.special import ndtri
 from tests.certify.cases import random_ranked
 
 from multiguard.certify import (
-    Gaussian,
     Rule,
     Threshold,
     TopK,
-    betting_outlooks,
     certified_radii,
     certified_radii_batch,
     exact_radii,
     label_radii,
 )
-from multiguard.certify.betting import betting_radii
-from multiguard.certify.draws import read_draws
 from multiguard.errors import InvalidInputError
 
 BETTING = {"sigma": 1.0, "alpha": 0.01, "method": "betting"}
@@ -65,22 +61,6 @@ def test_many_labels(rule: Rule) -> None:
     assert radii.false is None or np.sum(radii.false > 0.3) >= 10
 
 
-def test_single_radius() -> None:
-    """One radius takes all of alpha: over several radii it claims more than the whole list does."""
-    rng = np.random.default_rng(3)
-    gained = []
-    for _ in range(12):
-        votes = random_ranked(rng, labels=8, depth=3, draws=300, spread=1.0)
-        labels = np.argsort(-np.bincount(votes.ravel(), minlength=8))[:4]
-        draws = read_draws(votes, labels, TopK(5, 3), 8)
-        full = betting_radii(draws, TopK(5, 3), 0.01, Gaussian(1))[0]
-        for r in (0.1, 0.3, 0.5, 0.7):
-            single = betting_radii(draws, TopK(5, 3), 0.01, Gaussian(1), at=(r,))[0] >= r
-            gained.append(int(single.sum()) - int((full >= r).sum()))
-    assert min(gained) == 0
-    assert sum(gained) > 0
-
-
 def test_refused_votes() -> None:
     """A label twice in a draw or in L is refused."""
     with pytest.raises(InvalidInputError, match="twice"):
@@ -108,22 +88,3 @@ def test_exact_tails(method: str) -> None:
         assert radius <= min(most, -ndtri(chances[1] / sum(chances)))
         assert radius > 5
     assert exact_radii(sets, [1.0, 0.0], [0], TopK(1, 1), sigma=1.0, method=method).true[0] == np.inf
-
-
-@pytest.mark.parametrize("rule", [TopK(2, 1), Threshold(0.4)], ids=["top-k", "threshold"])
-def test_outlook(rule: Rule) -> None:
-    """Claimed is what certified_radii claims at that radius; with every draw taken nothing is reachable."""
-    rng = np.random.default_rng(9)
-    votes = [rng.random((n, 5)) < [0.9, 0.6, 0.3, 0.2, 0.1] for n in (60, 250, 600)]
-    if isinstance(rule, TopK):
-        votes = [random_ranked(rng, labels=5, depth=1, draws=n, spread=1.5) for n in (60, 250, 600)]
-    labels = [[0, 1]] * 3
-    options = {"num_labels": 5, "sigma": 0.5, "alpha": 0.01}
-    outlooks = betting_outlooks(votes, labels, rule, radii=[0.0, 0.1], **options)
-    proved = certified_radii_batch(votes, labels, rule, method="betting", **options)
-    for outlook, radii in zip(outlooks, proved, strict=True):
-        floors = outlook.claimed[: len(radii.true)]
-        assert np.all((radii.true >= 0.1) <= floors[:, 1] | np.isinf(radii.true))
-        assert not outlook.reachable(outlook.draws, 5.0).any()
-        assert np.array_equal(outlook.reachable(10**6, np.inf), ~outlook.claimed)
-        assert np.all(outlook.missing[outlook.claimed] <= 0)

@@ -1,17 +1,18 @@
 """How often the claims of the method betting are false, evaluated by exact binomial tests."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 from tests.certify.worst_cases import Staircase, ceiling_of_two, floor_of_two, top_two_of_five, two_labels
 
-from multiguard.certify import Gaussian, Rule, Threshold, TopK, certified_radii, wealth
+from multiguard.certify import Rule, Threshold, TopK, betting, certified_radii, wealth
 from multiguard.certify.bets import Game
-from multiguard.certify.betting import betting_radii, ceiling_radii, floor_radii
 from multiguard.certify.blocks import Claim
 from multiguard.certify.draws import Draws, read_draws
+from multiguard.certify.layers import GAUSSIAN_SHIFT
 from multiguard.certify.wealth import ANYTIME, Course, fixed_course
 
 R = 0.5
@@ -25,26 +26,31 @@ def too_many(wrong: int, cases: int, alpha: float) -> float:
     return float(binomtest(wrong, cases, alpha, alternative="greater").pvalue)
 
 
+def claimed(staircase: betting.Staircase, draws: Draws, row: int, alpha: float, course: Course) -> bool:
+    """Whether the claim in this row of the staircase and all weaker ones are made at R, each with all of alpha."""
+    claims = [replace(claim, needed=float(-np.log(alpha))) for claim in staircase.claims(alpha)]
+    log_k = wealth.wealth(draws, staircase.game, claims, np.array([R]), course)
+    return bool(betting.is_proved(log_k, claims, draws.count)[: row + 1].all())
+
+
 def size_one(rule: TopK) -> Claimed:
-    return lambda draws, alpha, course: betting_radii(draws, rule, alpha, Gaussian(1), course, at=(R,))[0][0] >= R
+    return lambda d, alpha, course: claimed(betting.top_k_sizes(d, rule, GAUSSIAN_SHIFT), d, 0, alpha, course)
+
+
+def floor_one(d: Draws, alpha: float, course: Course) -> bool:
+    return claimed(betting.floors(d, Threshold(T), GAUSSIAN_SHIFT), d, 0, alpha, course)
+
+
+def ceiling_one(d: Draws, alpha: float, course: Course) -> bool:
+    return claimed(betting.ceilings(d, Threshold(T), GAUSSIAN_SHIFT), d, d.rivals - 2, alpha, course)
 
 
 # A classifier that breaks the claim exactly at R, its rule, L, and whether the claim is made at R.
 CASES: dict[str, tuple[Staircase, Rule, list[int], Claimed]] = {
     "half-space": (two_labels(R), TopK(1, 1), [0], size_one(TopK(1, 1))),
     "staircase": (top_two_of_five(R), TopK(2, 2), [0], size_one(TopK(2, 2))),
-    "floor": (
-        floor_of_two(R, T),
-        Threshold(T),
-        [0, 1],
-        lambda d, a, course: floor_radii(d, Threshold(T), a, Gaussian(1), course, at=(R,))[0] >= R,
-    ),
-    "ceiling": (
-        ceiling_of_two(R, T),
-        Threshold(T),
-        [0],
-        lambda d, a, course: ceiling_radii(d, Threshold(T), a, Gaussian(1), course, at=(R,))[1] >= R,
-    ),
+    "floor": (floor_of_two(R, T), Threshold(T), [0, 1], floor_one),
+    "ceiling": (ceiling_of_two(R, T), Threshold(T), [0], ceiling_one),
 }
 
 

@@ -134,7 +134,7 @@ def test_overlap_below_subsets(k_prime: int, monkeypatch: pytest.MonkeyPatch) ->
     all_subsets = [
         [exact_radii(*case, TopK(k, k_prime), sigma=1.0, method="joint").true for k in (1, 2, 3)] for case in cases
     ]
-    monkeypatch.setattr("multiguard.certify.subsets.MOST_SUBSET_LABELS", 0)
+    monkeypatch.setattr("multiguard.certify.joint.MOST_SUBSET_LABELS", 0)
     monkeypatch.setattr("multiguard.certify.counts.MOST_SUBSET_LABELS", 0)
     overlaps = [
         [exact_radii(*case, TopK(k, k_prime), sigma=1.0, method="joint").true for k in (1, 2, 3)] for case in cases

@@ -11,16 +11,14 @@ from tests.certify.worst_cases import Staircase, floor_of_two, top_two_of_five, 
 
 from multiguard.certify import (
     Gaussian,
-    Outlook,
     Rule,
     Threshold,
     TopK,
-    betting_outlooks,
     certified_radii,
     certified_radii_batch,
     settled_by_betting,
 )
-from multiguard.certify.outlook import needed_r
+from multiguard.certify.stopping import Outlook, needed_r, outlooks
 from multiguard.errors import InvalidInputError
 
 TOP_K = {"rule": TopK(3, 2), "num_labels": 10, "sigma": 0.5, "alpha": 0.01}
@@ -28,8 +26,12 @@ SETS = {"rule": Threshold(0.4), "num_labels": 8, "sigma": 0.5, "alpha": 0.01}
 STOPS = (50, 100, 200, 300, 400)
 
 
-def outlooks(votes, labels, radii=(0.2,), **options) -> list[Outlook]:
-    return betting_outlooks(votes, labels, radii=radii, **{**TOP_K, **options})
+def outlook_of(votes, labels, radii=(0.2,), **options) -> list[Outlook]:
+    return forecast(votes, labels, radii=radii, **{**TOP_K, **options})
+
+
+def forecast(votes, labels, rule, sigma, **options) -> list[Outlook]:
+    return outlooks(votes, labels, rule, noise=Gaussian(sigma), **options)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,7 @@ def outlooks(votes, labels, radii=(0.2,), **options) -> list[Outlook]:
 def test_arguments(change, says: str) -> None:
     """Arguments out of range are refused."""
     with pytest.raises(InvalidInputError, match=says):
-        outlooks([np.tile([0, 1], (50, 1))], [[0]], **change)
+        outlook_of([np.tile([0, 1], (50, 1))], [[0]], **change)
 
 
 @pytest.mark.parametrize("rule", ["top-k", "threshold"])
@@ -61,7 +63,7 @@ def test_claimed(rule: str) -> None:
         votes = [random_sets(rng, labels=8, draws=300, spread=1.0) for _ in range(15)]
         labels = [np.arange(2)] * 15
     radii = [0.3, 0.1]
-    found = betting_outlooks(votes, labels, radii=radii, **options)
+    found = forecast(votes, labels, radii=radii, **options)
     for outlook, claim in zip(found, certified_radii_batch(votes, labels, method="betting", **options), strict=True):
         rows = claim.true if claim.false is None else np.concatenate([claim.true, claim.false[::-1]])
         certified = rows[:, None] >= radii
@@ -86,10 +88,10 @@ def test_settled_images() -> None:
     """Settled: everything claimed, no labels, no chance, a radius beyond the list. Open: what draws would prove."""
     sure, likely = np.zeros((300, 1), np.int64), np.arange(100)[:, None] % 4 // 3
     votes, labels, one = [sure, sure[:50], sure, likely], [[0], [], [1], [0]], {"rule": TopK(1, 1)}
-    reached = [bool(np.any(outlook.reachable(10_000, 2.0))) for outlook in outlooks(votes, labels, **one)]
+    reached = [bool(np.any(outlook.reachable(10_000, 2.0))) for outlook in outlook_of(votes, labels, **one)]
     assert reached == [False, False, False, True]
-    assert not np.any(outlooks([sure], [[0]], radii=[50.0], **one)[0].reachable(10_000, 2.0))
-    assert np.any(outlooks([sure[:50]], [[1]], **one)[0].reachable(10_000, math.inf))
+    assert not np.any(outlook_of([sure], [[0]], radii=[50.0], **one)[0].reachable(10_000, 2.0))
+    assert np.any(outlook_of([sure[:50]], [[1]], **one)[0].reachable(10_000, math.inf))
 
 
 @pytest.mark.parametrize("rule", ["top-k", "threshold"])
@@ -106,7 +108,7 @@ def test_settled_sooner(rule: str, margin: float) -> None:
         settled_by_betting(votes, labels, radii=[0.3, 0.1], draws=most, forecast_margin=margin, **options)
         for most in (400, 1000, 20_000)
     ]
-    whole = betting_outlooks(votes, labels, radii=[0.3, 0.1], **options)
+    whole = forecast(votes, labels, radii=[0.3, 0.1], **options)
     assert found == [[not each.reachable(most, margin).any() for each in whole] for most in (400, 1000, 20_000)]
     assert {True, False} <= {each for row in found for each in row}
 
@@ -114,7 +116,7 @@ def test_settled_sooner(rule: str, margin: float) -> None:
 def test_larger_margin() -> None:
     """A larger forecast margin and more draws never make less reachable."""
     votes, labels = votes_and_labels(np.random.default_rng(6), 40, [50, 100])
-    found = outlooks(votes, labels, radii=[0.2, 0.5])
+    found = outlook_of(votes, labels, radii=[0.2, 0.5])
     counts = []
     for margin in (0.0, 1.0, 3.0, math.inf):
         near, far = ([outlook.reachable(draws, margin) for outlook in found] for draws in (500, 5000))
@@ -144,7 +146,7 @@ def stopped_when_claimed(votes: np.ndarray, labels: list[int], rule: Rule, alpha
     """The adversary's stop: the first at which the broken claim seems to be made, else the last."""
     options = {"num_labels": votes.shape[1], "sigma": 0.5, "alpha": alpha, "radii": [0.25]}
     for draws in STOPS:
-        if betting_outlooks([votes[:draws]], [labels], rule, **options)[0].claimed[0, 0]:
+        if forecast([votes[:draws]], [labels], rule, **options)[0].claimed[0, 0]:
             return draws
     return STOPS[-1]
 
@@ -186,7 +188,7 @@ def test_stopped_images() -> None:
     for model, true in zip(models, labels, strict=True):
         votes = model.ranked(0.5 * rng.standard_normal(STOPS[-1]))
         for end in STOPS:
-            (outlook,) = betting_outlooks([votes[:end]], [true], radii=[0.1, 0.4], **options)
+            (outlook,) = forecast([votes[:end]], [true], radii=[0.1, 0.4], **options)
             if not np.any(outlook.reachable(STOPS[-1], 1.0)):
                 break
         ends.add(end)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.shared_data import COCO_VOTES
 
-from multiguard.certify import TopK, betting_outlooks, certified_radii_batch
+from multiguard.certify import TopK, certified_radii_batch, settled_by_betting
 from multiguard.evaluate import set_scores
 
 pytestmark = pytest.mark.skipif(not COCO_VOTES.exists(), reason="the COCO votes are not beside the repository")
@@ -72,10 +72,9 @@ def test_adaptive_draws(data) -> None:
     taken = np.full(len(votes), stops[0])
     for now, following in pairwise(stops):
         live = np.flatnonzero(taken == now)
-        outlooks = betting_outlooks(
-            [votes[i, :now] for i in live], [labels[i] for i in live], rule, radii=[0.5], **options
-        )
-        taken[live[[outlook.reachable(1000, 1.0).any() for outlook in outlooks]]] = following
+        so_far = [votes[i, :now] for i in live], [labels[i] for i in live]
+        more = {"radii": [0.5], "draws": 1000, "forecast_margin": 1.0}
+        taken[live[~np.array(settled_by_betting(*so_far, rule, **more, **options))]] = following
     drawn = [ranked[:n] for ranked, n in zip(votes, taken, strict=True)]
     num_true = [len(true) for true in labels]
     adaptive, fixed = (

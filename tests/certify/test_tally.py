@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from multiguard.certify.tally import Losses, RivalHits, count_sets, hit_bits, near_labels, rival_sets
+from multiguard.certify.blocks import Losses, RivalHits, count_sets, hit_bits, near_labels, rival_sets
 
 STEPS, DEPTH, SPAN = 2, 3, 4
 
@@ -42,7 +42,7 @@ def literal_most(rivals: RivalHits, hit: np.ndarray, lost: np.ndarray) -> np.nda
 @pytest.mark.parametrize("most", [1, 20, 130], ids=lambda most: f"at most {most} sets")
 def test_most_lost(labels: int, v: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """No T loses more, whatever part of the sets is counted; with all sets counted it is the most that one loses."""
-    monkeypatch.setattr("multiguard.certify.tally._MOST_SETS", most)
+    monkeypatch.setattr("multiguard.certify.blocks._MOST_SETS", most)
     rng, exact = np.random.default_rng(labels * 10 + v), 0
     for _ in range(15):
         (rivals, hit), lost = random_hits(rng, labels, v), convex_losses(rng)

@@ -19,17 +19,17 @@ from multiguard.certify import (
     Threshold,
     TopK,
     Uniform,
-    betting_outlooks,
     certified_radii,
     certified_radii_batch,
     certified_size,
     counts,
     exact_radii,
     hits_from_ranked,
+    joint,
     label_radii,
-    subsets,
 )
 from multiguard.certify.joint import FRACTION_CAP, FRACTION_U, FRACTION_V
+from multiguard.certify.stopping import outlooks
 from multiguard.errors import InvalidInputError
 
 GRID = np.array([0.0, 0.02, 0.07, 0.15, 0.26, 0.4, 0.55, 0.7, 0.9])
@@ -135,7 +135,7 @@ def test_exact_limit_threshold(method: str) -> None:
 
 def test_exact_limit_many_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bounds for more labels than subsets can be taken of stay below the limit too."""
-    for room in (counts, subsets):
+    for room in (counts, joint):
         monkeypatch.setattr(room, "MOST_SUBSET_LABELS", 1)
     proved = 0
     for sets, chances, labels, k, k_prime in exact_cases("top-k"):
@@ -290,11 +290,11 @@ def test_outlook(noise: Noise) -> None:
     options = {"noise": noise, "num_labels": 6}
     radius = certified_radii(ranked, labels, TopK(2, 2), method="betting", **options).true[0]
     step = 1 if noise.whole else 0.05
-    (outlook,) = betting_outlooks([ranked], [labels], TopK(2, 2), radii=[radius, radius + step, 1000], **options)
+    (outlook,) = outlooks([ranked], [labels], TopK(2, 2), radii=[radius, radius + step, 1000], **options)
     assert radius > 0
     assert outlook.claimed[0].tolist() == [True, False, False]
     assert not outlook.reachable(100_000, forecast_margin=1)[0, 2]
-    (early,) = betting_outlooks([ranked[:50]], [labels], TopK(2, 2), radii=[radius], **options)
+    (early,) = outlooks([ranked[:50]], [labels], TopK(2, 2), radii=[radius], **options)
     assert early.claimed[0, 0] or early.reachable(400, forecast_margin=3)[0, 0]
 
 
@@ -307,6 +307,6 @@ def test_no_draws_of_a_band(method: str) -> None:
     with pytest.raises(InvalidInputError, match="is for band noise, not uniform:0"):
         certified_radii(ranked, [0], TopK(1, 1), noise=UNIT, num_labels=2, method="enumerated")
     with pytest.raises(InvalidInputError, match="no random draws"):
-        betting_outlooks([ranked], [[0]], TopK(1, 1), noise=band, num_labels=2, radii=[1])
+        outlooks([ranked], [[0]], TopK(1, 1), noise=band, num_labels=2, radii=[1])
     with pytest.raises(InvalidInputError, match="no random draws"):
         exact_radii(np.eye(2, dtype=bool), [0.9, 0.1], [0], TopK(1, 1), noise=band, method=method)

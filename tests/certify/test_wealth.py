@@ -15,7 +15,7 @@ from multiguard.certify.bets import Game, ladders, payoffs, stakes
 from multiguard.certify.betting import betting_radii, ceilings, floors, top_k_sizes
 from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.draws import Draws, read_draws
-from multiguard.certify.shifts import GAUSSIAN_SHIFT
+from multiguard.certify.layers import GAUSSIAN_SHIFT
 from multiguard.certify.wealth import ANYTIME, Course, fixed_course
 
 RADII = np.array([0.0, 0.1, 0.42, 0.9, 1.6])

@@ -10,7 +10,7 @@ from multiguard.certify import Threshold, TopK, wealth
 from multiguard.certify.bets import Game, ladders, payoffs
 from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.draws import Draws, read_draws
-from multiguard.certify.shifts import PROBABILITY_SHIFT
+from multiguard.certify.layers import PROBABILITY_SHIFT
 from multiguard.certify.wealth import ANYTIME
 
 FAR = np.array([0.0, 0.04, 0.15, 0.3, 0.5])

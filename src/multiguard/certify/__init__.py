@@ -1,7 +1,7 @@
 """Pure mathematics: from the votes of a smoothed classifier to what they prove. NumPy and SciPy only."""
 
 from multiguard.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
-from multiguard.certify.counts import hits_from_ranked
+from multiguard.certify.draws import hits_from_ranked
 from multiguard.certify.noise import (
     BandAblation,
     Gaussian,
@@ -10,17 +10,17 @@ from multiguard.certify.noise import (
     Uniform,
 )
 from multiguard.certify.noise_arguments import parse_noise, resolve_noise
-from multiguard.certify.outlook import Outlook, betting_outlooks, settled_by_betting
 from multiguard.certify.radii import (
     Radii,
     certified_radii,
     certified_radii_batch,
     certified_size,
     exact_radii,
+    label_radii,
 )
 from multiguard.certify.registry import register_method
 from multiguard.certify.rules import METHODS, Method, Rule, RuleName, Threshold, TopK, make_rule
-from multiguard.certify.single_labels import label_radii
+from multiguard.certify.stopping import settled_by_betting
 
 __all__ = [
     "METHODS",
@@ -28,7 +28,6 @@ __all__ = [
     "Gaussian",
     "Method",
     "Noise",
-    "Outlook",
     "PixelAblation",
     "Radii",
     "Rule",
@@ -36,7 +35,6 @@ __all__ = [
     "Threshold",
     "TopK",
     "Uniform",
-    "betting_outlooks",
     "certified_radii",
     "certified_radii_batch",
     "certified_size",

@@ -32,6 +32,10 @@ class _Ablation(TotalVariation):
 
     whole: ClassVar[bool] = True
     sigma: ClassVar[None] = None
+    _measure: ClassVar[tuple[str, str]] = (
+        "Pixels are those of the image",
+        ". All channels of a changed pixel may get any value.",
+    )
 
     @property
     @abstractmethod
@@ -99,16 +103,18 @@ class PixelAblation(_Ablation):
     attacker: ClassVar[str] = "pixels"
     axis_label: ClassVar[str] = "changed pixels"
     dial: ClassVar[str] = "Changed pixels"
+    _words: ClassVar[str] = "{0} of {1} pixels kept"
+    _copies: ClassVar[str] = "with {0} random pixels of {1}, all others hidden"
+    _unit: ClassVar[str] = "R pixels may change, any of {1} and in any way; one is {one} % of the image"
+    _allowed: ClassVar[str] = "any {R} pixel{s}"
+    _threat: ClassVar[str] = "any change of at most {R} pixel{s}"
+    _random: ClassVar[tuple[str, str]] = (
+        "with {R} pixels changed",
+        "Each image with {R} random pixels of random colours",
+    )
 
     def __post_init__(self) -> None:
         _check_part(self, "keep", "pixels")
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.keep}/{self.pixels}"
-
-    def describe(self, radius: float) -> str:
-        """What the attacker may do."""
-        return f"any {plain(radius)} pixel{'' if radius == 1 else 's'}"
 
     def variation(self, radius: ArrayLike) -> Floats:
         """D, rounded up."""
@@ -138,24 +144,8 @@ class PixelAblation(_Ablation):
         return self.pixels
 
     @property
-    def words(self) -> str:
-        """The noise as one parameter among others."""
-        return f"{self.keep} of {self.pixels} pixels kept"
-
-    @property
-    def copy_words(self) -> str:
-        """What the base classifier sees, after "copies of the image"."""
-        return f"with {self.keep} random pixels of {self.pixels}, all others hidden"
-
-    def threat_words(self, radius: float | None = None) -> str:
-        """What the attacker may do with this radius, or with any R, after "under"."""
-        return f"any change of at most {'R' if radius is None else plain(radius)} pixel{'' if radius == 1 else 's'}"
-
-    @property
-    def unit_words(self) -> str:
-        """What R measures and how large that is, in one line."""
-        one = down_to_digits(100 / self.pixels, 2)
-        return f"R pixels may change, any of {self.pixels} and in any way; one is {one} % of the image"
+    def _one(self) -> str:  # type: ignore[override]
+        return down_to_digits(100 / self.pixels, 2)
 
     def size_words(self, radius: float, size: Size | None) -> tuple[str, str] | None:
         """Which fraction of the image they are."""
@@ -164,10 +154,6 @@ class PixelAblation(_Ablation):
 
     def _fits(self, height: int, width: int) -> tuple[bool, str]:
         return height * width == self.pixels, f"{self.pixels} pixels (height x width)"
-
-    def _random_words(self, radius: float) -> tuple[str, str]:
-        size = plain(radius)
-        return f"with {size} pixels changed", f"Each image with {size} random pixels of random colours"
 
 
 @dataclass(frozen=True)
@@ -192,16 +178,18 @@ class BandAblation(_Ablation):
     dial: ClassVar[str] = "Patch side"
     enumerated: ClassVar[bool] = True
     draw_words: ClassVar[str] = "bands"
+    _words: ClassVar[str] = "bands of {0} of {1} columns"
+    _copies: ClassVar[str] = "with a band of {0} of {1} columns, all others hidden, one copy per band"
+    _unit: ClassVar[str] = "R is the side of one patch, anywhere, any content; images are {1} pixels wide"
+    _allowed: ClassVar[str] = "any {R} x {R} patch"
+    _threat: ClassVar[str] = "any change inside one {R} x {R} patch, wherever it is"
+    _random: ClassVar[tuple[str, str]] = (
+        "with a {R} x {R} patch",
+        "Each image with one {R} x {R} patch of random colours at a random place",
+    )
 
     def __post_init__(self) -> None:
         _check_part(self, "width", "columns")
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.width}/{self.columns}"
-
-    def describe(self, radius: float) -> str:
-        """What the attacker may do."""
-        return f"any {plain(radius)} x {plain(radius)} patch"
 
     def met(self, radius: ArrayLike) -> Ints:
         """How many bands a patch of this side meets, wherever it is."""
@@ -227,26 +215,6 @@ class BandAblation(_Ablation):
         """The whole width."""
         return self.columns
 
-    @property
-    def words(self) -> str:
-        """The noise as one parameter among others."""
-        return f"bands of {self.width} of {self.columns} columns"
-
-    @property
-    def copy_words(self) -> str:
-        """What the base classifier sees, after "copies of the image"."""
-        return f"with a band of {self.width} of {self.columns} columns, all others hidden, one copy per band"
-
-    def threat_words(self, radius: float | None = None) -> str:
-        """What the attacker may do with this radius, or with any R, after "under"."""
-        size = "R" if radius is None else plain(radius)
-        return f"any change inside one {size} x {size} patch, wherever it is"
-
-    @property
-    def unit_words(self) -> str:
-        """What R measures and how large that is, in one line."""
-        return f"R is the side of one patch, anywhere, any content; images are {self.columns} pixels wide"
-
     def size_words(self, radius: float, size: Size | None) -> tuple[str, str] | None:
         """Which fraction of the image it covers, or of its width where the size is not known."""
         part, whole = radius / self.columns, "width of the image"
@@ -256,11 +224,6 @@ class BandAblation(_Ablation):
 
     def _fits(self, height: int, width: int) -> tuple[bool, str]:
         return width == self.columns, f"{self.columns} columns"
-
-    def _random_words(self, radius: float) -> tuple[str, str]:
-        size = plain(radius)
-        what = f"Each image with one {size} x {size} patch of random colours at a random place"
-        return f"with a {size} x {size} patch", what
 
 
 @cache

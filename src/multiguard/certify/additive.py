@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 
 from multiguard.certify.arguments import check_sigma, is_real
 from multiguard.certify.arrays import Floats
-from multiguard.certify.layers import scale_radii
+from multiguard.certify.layers import GAUSSIAN_SHIFT, Shift, scale_radii
 from multiguard.certify.noise_model import (
     FARTHEST,
     HALF,
@@ -25,9 +25,8 @@ from multiguard.certify.noise_model import (
     TotalVariation,
     check_radius,
 )
-from multiguard.certify.shifts import GAUSSIAN_SHIFT, Shift
 from multiguard.errors import InvalidInputError
-from multiguard.io.rounding import down_to_digits, plain
+from multiguard.io.rounding import down_to_digits
 
 # Far more than the largest relative error of Phi(Phi^-1(q) + r) that was found.
 _MARGIN = 1e-11
@@ -37,16 +36,7 @@ _LEVELS = 255  # steps of a colour value from 0 to 1
 
 
 class _Additive(NoiseModel):
-    """Noises whose attacker adds a perturbation of bounded norm.
-
-    Attributes:
-        symbol: The norm in running text.
-        pixel_norm: The norm of one pixel of three channels turned from black to white.
-    """
-
-    symbol: ClassVar[str]
-    pixel_norm: ClassVar[str]
-    _spent: ClassVar[str]
+    """Noises whose attacker adds a perturbation of bounded norm; _one is that of a pixel from black to white."""
 
     @property
     @abstractmethod
@@ -67,39 +57,15 @@ class _Additive(NoiseModel):
         if not least <= given <= most:
             raise InvalidInputError(f"{name} must be within float32, {least:.1e} to {most:.1e}, got {given!r}")
 
-    def describe(self, radius: float) -> str:
-        """What the attacker may do."""
-        return f"{self.attacker} {plain(radius)}"
-
-    def threat_words(self, radius: float | None = None) -> str:
-        """What the attacker may do with this radius, or with any R, after "under"."""
-        return f"any perturbation of {self.symbol} up to {'R' if radius is None else f'R = {plain(radius)}'}"
-
-    @property
-    def unit_words(self) -> str:
-        """What R measures and how large that is, in one line."""
-        return f"R is the {self.attacker} of the perturbation; a pixel from black to white has {self.pixel_norm}"
-
-    @property
-    def measure_words(self) -> str:
-        """Which pixels R is about, as a sentence."""
-        where = "at the resolution of the model, before any normalisation"
-        return f"The {self.symbol} is taken over all pixel values on the scale from 0 to 1, {where}."
-
     def size_words(self, radius: float, size: Size | None) -> tuple[str, str] | None:
         """How far all values can move at once, and what one pixel alone takes; None without an image size."""
         if size is None:
             return None
         height, width = size
         step = _LEVELS * self._each(radius, 3 * height * width)
-        one = f"one pixel from black to white alone takes {self.pixel_norm}"
+        one = f"one pixel from black to white alone takes {self._one}"
         what = f" is how far all colour values of a {width} x {height} image can move at once within this R; {one}."
         return f"{down_to_digits(step, 2) if step > 0 else '0'} of {_LEVELS}", what
-
-    def _random_words(self, radius: float) -> tuple[str, str]:
-        size = plain(radius)
-        what = f"Each image plus one random perturbation of {self.symbol} {size}, {self._spent} at full size"
-        return f"with a perturbation of norm {size}", what
 
 
 @dataclass(frozen=True)
@@ -119,17 +85,23 @@ class Gaussian(_Additive):
     kind: ClassVar[str] = "gaussian"
     attacker: ClassVar[str] = "l2-norm"
     axis_label: ClassVar[str] = "R (l2-norm)"
-    symbol: ClassVar[str] = "ℓ₂-norm"
-    pixel_norm: ClassVar[str] = "1.73"
-    _spent: ClassVar[str] = "added to all its pixels"
     shift: ClassVar[Shift] = GAUSSIAN_SHIFT
     betting_r: ClassVar[Floats] = np.arange(251) / 50
+    _words: ClassVar[str] = "σ = {0}"
+    _copies: ClassVar[str] = "with Gaussian noise of σ = {0}"
+    _one: ClassVar[str] = "1.73"
+    _unit: ClassVar[str] = "R is the l2-norm of the perturbation; a pixel from black to white has {one}"
+    _measure: ClassVar[tuple[str, str]] = ("The ℓ₂-norm is taken over all pixel values on the scale from 0 to 1,", ".")
+    _allowed: ClassVar[str] = "l2-norm {R}"
+    _threat: ClassVar[str] = "any perturbation of ℓ₂-norm up to {bound}"
+    _random: ClassVar[tuple[str, str]] = (
+        "with a perturbation of norm {R}",
+        "Each image plus one random perturbation of ℓ₂-norm {R}, added to all its pixels at full size",
+    )
+    _noisy: ClassVar[str] = "with noise, σ = {0}"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", check_sigma(self.sigma))
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{plain(self.sigma)}"
 
     def down(self, q: ArrayLike, radius: ArrayLike) -> Floats:
         """The least probability that an event of probability q keeps: Phi(Phi^-1(q) - radius / sigma)."""
@@ -173,22 +145,8 @@ class Gaussian(_Additive):
         return sigma / 20, 3 * sigma
 
     @property
-    def words(self) -> str:
-        """The noise as one parameter among others."""
-        return f"σ = {plain(self.sigma)}"
-
-    @property
-    def copy_words(self) -> str:
-        """What the base classifier sees, after "copies of the image"."""
-        return f"with Gaussian noise of σ = {plain(self.sigma)}"
-
-    @property
     def _width(self) -> tuple[str, float]:
         return "sigma", self.sigma
-
-    @property
-    def _noisy_words(self) -> str:
-        return f"with noise, {self.words}"
 
     def _each(self, radius: float, values: int) -> float:
         return float(radius / values**0.5)
@@ -211,11 +169,19 @@ class Uniform(_Additive, TotalVariation):
     kind: ClassVar[str] = "uniform"
     attacker: ClassVar[str] = "l1-norm"
     axis_label: ClassVar[str] = "R (l1-norm)"
-    symbol: ClassVar[str] = "ℓ₁-norm"
-    pixel_norm: ClassVar[str] = "3"
     sigma: ClassVar[None] = None
-    _spent: ClassVar[str] = "spent on as few pixels as possible"
     betting_r: ClassVar[Floats] = np.arange(0.0, 1.0, STEP_OF_D)
+    _words: ClassVar[str] = "uniform noise ± {0}"
+    _copies: ClassVar[str] = "with uniform noise between −{0} and {0}"
+    _one: ClassVar[str] = "3"
+    _unit: ClassVar[str] = "R is the l1-norm of the perturbation; a pixel from black to white has {one}"
+    _measure: ClassVar[tuple[str, str]] = ("The ℓ₁-norm is taken over all pixel values on the scale from 0 to 1,", ".")
+    _allowed: ClassVar[str] = "l1-norm {R}"
+    _threat: ClassVar[str] = "any perturbation of ℓ₁-norm up to {bound}"
+    _random: ClassVar[tuple[str, str]] = (
+        "with a perturbation of norm {R}",
+        "Each image plus one random perturbation of ℓ₁-norm {R}, spent on as few pixels as possible at full size",
+    )
 
     def __post_init__(self) -> None:
         if not (is_real(self.half_width) and math.isfinite(2 * self.half_width) and self.half_width > 0):
@@ -223,9 +189,6 @@ class Uniform(_Additive, TotalVariation):
                 f"half_width is half the width of the uniform noise, positive and finite, got {self.half_width!r}"
             )
         object.__setattr__(self, "half_width", float(self.half_width))
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{plain(self.half_width)}"
 
     def variation(self, radius: ArrayLike) -> Floats:
         """D = R / (2 b), at most 1, rounded up."""
@@ -259,16 +222,6 @@ class Uniform(_Additive, TotalVariation):
         """Steps of half_width / 20 up to where D is 0.6."""
         width = Decimal(repr(self.half_width))
         return width / 20, 2 * FARTHEST * width
-
-    @property
-    def words(self) -> str:
-        """The noise as one parameter among others."""
-        return f"uniform noise ± {plain(self.half_width)}"
-
-    @property
-    def copy_words(self) -> str:
-        """What the base classifier sees, after "copies of the image"."""
-        return f"with uniform noise between −{plain(self.half_width)} and {plain(self.half_width)}"
 
     @property
     def _width(self) -> tuple[str, float]:

@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 
 from multiguard.certify.arrays import Floats, Ints
-from multiguard.certify.shifts import GAUSSIAN_SHIFT, Shift
+from multiguard.certify.layers import GAUSSIAN_SHIFT, Shift
 
 _STEPS = 12
 # b0 is raised by this fraction of the largest numbers it is made of, and no bet pays less than _LEAST_PAYOFF.

@@ -13,16 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify.arguments import check_radii
 from multiguard.certify.arrays import Bools, Floats
 from multiguard.certify.bets import Game
 from multiguard.certify.blocks import Claim
 from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws, check_order, fixed_permutation, read_draws
-from multiguard.certify.layers import At
+from multiguard.certify.layers import Shift
 from multiguard.certify.noise import SampledNoise
 from multiguard.certify.rules import Method, Rule, Threshold, TopK
-from multiguard.certify.shifts import Shift
 from multiguard.certify.wealth import ANYTIME, Course, fixed_course, settle, wealth
 
 # The methods that bet: for a number of draws fixed beforehand, and for any number of draws.
@@ -47,29 +45,21 @@ class Staircase:
     pairs: Sequence[tuple[int, int]]
     fractions: Floats
 
-    def claims(self, alpha: float, radii: int | None = None) -> list[Claim]:
-        """The claims, all of which hold at once; with fewer `radii` than claims as `radii` says."""
-        fractions = self.fractions if not self.is_nested(radii) else np.full(len(self.pairs), 1 / (radii or 1))
-        each = zip(self.pairs, fractions, strict=True)
+    def claims(self, alpha: float) -> list[Claim]:
+        """The claims, all of which hold at once."""
+        each = zip(self.pairs, self.fractions, strict=True)
         return [Claim(out, into, float(-np.log(alpha * fraction))) for (out, into), fraction in each]
-
-    def is_nested(self, radii: int | None) -> bool:
-        """Whether so few radii matter that alpha is better divided among them; then a claim needs all weaker ones."""
-        return radii is not None and radii < len(self.pairs)
 
 
 def betting_radii(
-    draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, course: Course = ANYTIME, at: At = None
+    draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, course: Course = ANYTIME
 ) -> tuple[Floats, Floats | None]:
-    """The r, (sizes,), up to which each size is claimed, and for `Threshold` (c - d,) those of the ceilings.
-
-    With `at`, the only r that matter, a radius is the largest of them that is claimed.
-    """
+    """The r, (sizes,), up to which each size is claimed, and for `Threshold` (c - d,) those of the ceilings."""
     if isinstance(rule, TopK):
         certain = np.full(certain_sizes(draws, rule), np.inf)
-        claimed = _claimed(draws, top_k_sizes(draws, rule, noise.shift), alpha, noise, course, at)
+        claimed = _claimed(draws, top_k_sizes(draws, rule, noise.shift), alpha, noise, course)
         return np.concatenate([certain, claimed]), None
-    options = alpha / 2, noise, course, at
+    options = alpha / 2, noise, course
     return floor_radii(draws, rule, *options), ceiling_radii(draws, rule, *options)
 
 
@@ -88,18 +78,14 @@ def read_bets(method: Method, votes: ArrayLike, labels: ArrayLike, rule: Rule, n
     return read_draws(given[fixed_permutation(len(given))], labels, rule, num_labels), fixed_course(len(given))
 
 
-def floor_radii(
-    draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise, course: Course = ANYTIME, at: At = None
-) -> Floats:
+def floor_radii(draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise, course: Course = ANYTIME) -> Floats:
     """(d,) the r up to which at least 1, 2, ..., d labels of L are claimed to stay in."""
-    return _claimed(draws, floors(draws, rule, noise.shift), alpha, noise, course, at)
+    return _claimed(draws, floors(draws, rule, noise.shift), alpha, noise, course)
 
 
-def ceiling_radii(
-    draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise, course: Course = ANYTIME, at: At = None
-) -> Floats:
+def ceiling_radii(draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise, course: Course = ANYTIME) -> Floats:
     """(c - d,) the r up to which at most 0, 1, ... labels outside L are claimed to come in."""
-    return _claimed(draws, ceilings(draws, rule, noise.shift), alpha, noise, course, at)[::-1]
+    return _claimed(draws, ceilings(draws, rule, noise.shift), alpha, noise, course)[::-1]
 
 
 def certain_sizes(draws: Draws, rule: TopK) -> int:
@@ -135,20 +121,14 @@ def is_proved(log_k: Floats, claims: Sequence[Claim], draws: int) -> Bools:
     return log_k >= needed[:, None] + _SLACK + _SLACK_PER_DRAW * draws
 
 
-def _claimed(draws: Draws, staircase: Staircase, alpha: float, noise: SampledNoise, course: Course, at: At) -> Floats:
+def _claimed(draws: Draws, staircase: Staircase, alpha: float, noise: SampledNoise, course: Course) -> Floats:
     """The r of each claim, never rising: a claim implies all weaker ones, and holds at all smaller r."""
     if not staircase.pairs:
         return np.empty(0)
-    radii = noise.betting_r if at is None else np.unique(check_radii(at))
-    requested = None if at is None else len(radii)
-    claims = staircase.claims(alpha, requested)
-    if not staircase.is_nested(requested):
-        claims = settle(draws, staircase.game, claims, course)
-    log_k = wealth(draws, staircase.game, claims, radii, course)
-    held = np.logical_and.accumulate(is_proved(log_k, claims, draws.count), axis=1)
-    if staircase.is_nested(requested):
-        held = np.logical_and.accumulate(held, axis=0)
-    r = np.append(-np.inf, radii)[held.sum(axis=1)]
+    radii = noise.betting_r
+    claims = settle(draws, staircase.game, staircase.claims(alpha), course)
+    proved = is_proved(wealth(draws, staircase.game, claims, radii, course), claims, draws.count)
+    r = np.append(-np.inf, radii)[np.logical_and.accumulate(proved, axis=1).sum(axis=1)]
     return np.maximum.accumulate(r[::-1])[::-1]
 
 

@@ -1,19 +1,98 @@
-"""From the votes of images to the few counts that certificates are made of."""
+"""From the votes of images to the few counts that certificates are made of.
+
+How often draws can have hit several labels of a set of rivals at once, whichever rivals they are:
+Let V be s labels outside L, and T the v of them with the fewest votes. The s - v others of V have at least as many, so
+T holds no label that has more votes than the one ranked s - v + 1 outside L: those labels are *ahead*. With B the hits
+of a draw outside L that are not ahead, {H_T >= l} implies B >= l. So the number of draws with H_T >= l is at most each
+of
+
+    N_v / l,    N_v the sum of the votes ranked s - v + 1, ..., s outside L;
+    the number of draws with B >= l;
+    M_l / l,    M_l the sum of the v largest, over labels not ahead, of the number of draws that hit it and have B >= l.
+
+The last two need the draws themselves, not their averages, and help where a draw hits several labels outside L.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from multiguard.certify.arguments import check_labels
 from multiguard.certify.arrays import Bools, Floats, Ints
-from multiguard.certify.rivals import rival_mass
-from multiguard.certify.rules import Rule, Threshold, TopK, check_ranks, check_sets
-from multiguard.certify.shifts import GAUSSIAN_SHIFT, Shift
-from multiguard.errors import InvalidInputError
+from multiguard.certify.draws import check_votes
+from multiguard.certify.layers import GAUSSIAN_SHIFT, Shift
+from multiguard.certify.rules import Rule, Threshold, TopK
+
+
+def rival_mass(chosen: Ints, weights: Floats | None, mass: Floats, labels: Ints, k: int) -> Floats:
+    """(sizes, k, k') the most mass that {H_T >= l} can have, by e - 1, v - 1 and l - 1, where |V| = s = k - e + 1.
+
+    It is 0 where v > s, and for a size that is certain because only s - 1 labels or fewer are outside L.
+
+    Args:
+        chosen: (draws, k') the labels of each draw.
+        weights: (draws,) the probability of each row, where the rows are all possible votes.
+        mass: (num_labels,) the mass of the draws that hit each label.
+        labels: (d,) the labels of L.
+        k: The number of labels that the smoothed classifier returns.
+    """
+    outside = np.delete(np.arange(len(mass)), labels)
+    ranked = outside[np.argsort(-mass[outside], kind="stable")]
+    place = np.full(len(mass), -1)
+    place[ranked] = np.arange(len(ranked))
+    by_rank = _mass_by_rank(place[chosen], weights, mass[ranked], min(k, len(ranked)))
+    most = np.zeros((min(len(labels), k), k, chosen.shape[1]))
+    for row, s in enumerate(range(k, k - len(most), -1)):
+        if s <= len(ranked):
+            v = np.arange(1, s + 1)
+            most[row, :s] = by_rank[s - v, v - 1]
+    return most
+
+
+def _mass_by_rank(places: Ints, weights: Floats | None, mass: Floats, most: int) -> Floats:
+    """(most, most, k') the least of the three bounds, by the s - v labels ranked before T, v - 1 and l - 1.
+
+    Args:
+        places: (draws, k') the rank of each hit outside L, from 0; negative for a hit on L.
+        weights: As in `rival_mass`.
+        mass: (rivals,) the mass of the labels outside L, downwards.
+        most: The largest s.
+    """
+    draws, k_prime = places.shape
+    hits = np.flatnonzero(places >= 0)
+    draw, place = hits // k_prime, places.ravel()[hits]
+    least, deep = np.zeros((most, most, k_prime)), np.empty(0)
+    ahead = np.searchsorted(-mass, -mass[:most])
+    for before in range(min(most, int(np.count_nonzero(mass)))):
+        if before == 0 or ahead[before] > ahead[before - 1]:
+            behind = place >= ahead[before]
+            draw, place = draw[behind], place[behind]
+            deep = _deep_mass(draw, place, draws, weights, (k_prime, most))
+        sums = np.cumsum(mass[before:most])[:, None] / np.arange(1, k_prime + 1)
+        least[before, : most - before] = np.minimum(sums, deep[: most - before])
+    return least
+
+
+def _deep_mass(draw: Ints, place: Ints, draws: int, weights: Floats | None, shape: tuple[int, int]) -> Floats:
+    """(most, k') the lesser of the mass of B >= l and of M_l / l, by v - 1 and l - 1, from the hits not ahead."""
+    k_prime, most = shape
+    hits = np.bincount(draw, minlength=draws)
+    own = None if weights is None else weights[draw]
+    whole = _at_least(np.bincount(hits, weights, minlength=k_prime + 1)[:, None])
+    width = int(place.max()) + 1
+    table = np.bincount(hits[draw] * width + place, own, minlength=(k_prime + 1) * width)
+    largest = np.zeros(shape)
+    largest[:, :width] = np.sort(_at_least(table.reshape(-1, width)), axis=1)[:, : -most - 1 : -1]
+    return np.minimum(whole, np.cumsum(largest, axis=1) / np.arange(1, k_prime + 1)[:, None]).T
+
+
+def _at_least(mass: Floats | Ints) -> Floats:
+    """The mass of at least 1, 2, ... hits, from that of exactly 0, 1, 2, ... hits along the first axis."""
+    return np.cumsum(mass[:0:-1], axis=0, dtype=np.float64)[::-1]
+
 
 # Up to this many labels every subset of L is used (2^12 = 4096 of them).
 MOST_SUBSET_LABELS = 12
@@ -73,65 +152,6 @@ def count_votes(
         most_hit = outside[np.argsort(-counts.label_mass[outside], kind="stable")][:MOST_SUSPECTS]
         return replace(counts, suspects=_count_sets(checked, most_hit, weights))
     return _count_ranked(checked, true, rule, num_labels, weights, layers)
-
-
-def check_votes(votes: NDArray[Any], rule: Rule, num_labels: int) -> NDArray[Any]:
-    """The votes as the rule needs them: ranked labels (draws, >= k'), or the set of each draw (draws, num_labels)."""
-    if isinstance(rule, Threshold):
-        check_sets(votes, num_labels)
-        return votes
-    if votes.dtype == np.bool_:
-        return _ranked_from_hits(votes, rule.k_prime, num_labels)
-    return check_ranked(votes, k_prime=rule.k_prime, num_labels=num_labels)
-
-
-def hits_from_ranked(ranked: ArrayLike, *, k_prime: int, num_labels: int) -> Bools:
-    """The boolean hits (draws, num_labels) of ranked votes: each row marks the first k' labels of its draw.
-
-    Args:
-        ranked: (draws, K') integers, the labels of each draw from the highest score down, K' >= k'.
-        k_prime: How many labels the base classifier returns, 1 <= k' <= K'.
-        num_labels: c, the number of labels there are.
-
-    >>> hits_from_ranked([[2, 0], [1, 2]], k_prime=1, num_labels=3).astype(int)
-    array([[0, 0, 1],
-           [0, 1, 0]])
-    """
-    votes = check_ranked(ranked, k_prime=k_prime, num_labels=num_labels)
-    hits = np.zeros((votes.shape[0], num_labels), dtype=np.bool_)
-    np.put_along_axis(hits, votes[:, :k_prime].astype(np.intp), True, axis=1)
-    return hits
-
-
-def check_ranked(ranked: ArrayLike, *, k_prime: int, num_labels: int) -> NDArray[np.integer]:
-    """The ranked votes as an array; raises unless the first k' entries of each row are different labels."""
-    votes = np.asarray(ranked)
-    if votes.ndim != 2 or not np.issubdtype(votes.dtype, np.integer):
-        raise InvalidInputError(f"ranked votes must be integers (draws, K'), got {votes.dtype} {votes.shape}")
-    if votes.shape[0] < 1:
-        raise InvalidInputError("ranked votes hold no draws; at least one is needed to prove anything")
-    check_ranks(k_prime, votes.shape[1])
-    used = votes[:, :k_prime]
-    if used.min() < 0 or used.max() >= num_labels:
-        raise InvalidInputError(f"ranked votes must be labels in 0..{num_labels - 1}, got {used.min()}..{used.max()}")
-    ordered = np.sort(used, axis=1)
-    if np.any(ordered[:, 1:] == ordered[:, :-1]):
-        raise InvalidInputError("ranked votes name a label twice in one draw; a draw returns k' different labels")
-    return votes
-
-
-def _ranked_from_hits(hits: NDArray[Any], k_prime: int, num_labels: int) -> NDArray[np.integer]:
-    """(draws, k') the labels of each row of hits; raises unless every row has exactly k'."""
-    if hits.ndim != 2 or hits.shape[0] < 1 or hits.shape[1] != num_labels:
-        raise InvalidInputError(
-            f"hits must be boolean (draws, {num_labels}), one column per label and at least one draw, got shape "
-            f"{hits.shape}"
-        )
-    wrong = np.flatnonzero(hits.sum(axis=1) != k_prime)
-    if len(wrong):
-        row, count = int(wrong[0]), int(hits[wrong[0]].sum())
-        raise InvalidInputError(f"every draw must hit exactly k_prime = {k_prime} labels, but row {row} has {count}")
-    return np.nonzero(hits)[1].reshape(-1, k_prime)
 
 
 def _count_ranked(

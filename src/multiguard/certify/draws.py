@@ -9,8 +9,7 @@ from scipy.special import gammaln
 
 from multiguard.certify.arguments import check_labels
 from multiguard.certify.arrays import Bools, Floats, Ints
-from multiguard.certify.counts import check_votes
-from multiguard.certify.rules import Rule, TopK
+from multiguard.certify.rules import Rule, Threshold, TopK, check_ranks, check_sets
 from multiguard.errors import InvalidInputError
 
 # How many labels a test of the order looks at, and how often it may refuse independent draws.
@@ -62,6 +61,65 @@ def read_draws(votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int)
     on_labels[draw[inside], -1 - hit[inside]] = True
     patterns, pattern = _distinct_rows(on_labels)
     return Draws(patterns, pattern, draw[~inside], hit[~inside], num_labels - len(true))
+
+
+def check_votes(votes: NDArray[Any], rule: Rule, num_labels: int) -> NDArray[Any]:
+    """The votes as the rule needs them: ranked labels (draws, >= k'), or the set of each draw (draws, num_labels)."""
+    if isinstance(rule, Threshold):
+        check_sets(votes, num_labels)
+        return votes
+    if votes.dtype == np.bool_:
+        return _ranked_from_hits(votes, rule.k_prime, num_labels)
+    return check_ranked(votes, k_prime=rule.k_prime, num_labels=num_labels)
+
+
+def hits_from_ranked(ranked: ArrayLike, *, k_prime: int, num_labels: int) -> Bools:
+    """The boolean hits (draws, num_labels) of ranked votes: each row marks the first k' labels of its draw.
+
+    Args:
+        ranked: (draws, K') integers, the labels of each draw from the highest score down, K' >= k'.
+        k_prime: How many labels the base classifier returns, 1 <= k' <= K'.
+        num_labels: c, the number of labels there are.
+
+    >>> hits_from_ranked([[2, 0], [1, 2]], k_prime=1, num_labels=3).astype(int)
+    array([[0, 0, 1],
+           [0, 1, 0]])
+    """
+    votes = check_ranked(ranked, k_prime=k_prime, num_labels=num_labels)
+    hits = np.zeros((votes.shape[0], num_labels), dtype=np.bool_)
+    np.put_along_axis(hits, votes[:, :k_prime].astype(np.intp), True, axis=1)
+    return hits
+
+
+def check_ranked(ranked: ArrayLike, *, k_prime: int, num_labels: int) -> NDArray[np.integer]:
+    """The ranked votes as an array; raises unless the first k' entries of each row are different labels."""
+    votes = np.asarray(ranked)
+    if votes.ndim != 2 or not np.issubdtype(votes.dtype, np.integer):
+        raise InvalidInputError(f"ranked votes must be integers (draws, K'), got {votes.dtype} {votes.shape}")
+    if votes.shape[0] < 1:
+        raise InvalidInputError("ranked votes hold no draws; at least one is needed to prove anything")
+    check_ranks(k_prime, votes.shape[1])
+    used = votes[:, :k_prime]
+    if used.min() < 0 or used.max() >= num_labels:
+        raise InvalidInputError(f"ranked votes must be labels in 0..{num_labels - 1}, got {used.min()}..{used.max()}")
+    ordered = np.sort(used, axis=1)
+    if np.any(ordered[:, 1:] == ordered[:, :-1]):
+        raise InvalidInputError("ranked votes name a label twice in one draw; a draw returns k' different labels")
+    return votes
+
+
+def _ranked_from_hits(hits: NDArray[Any], k_prime: int, num_labels: int) -> NDArray[np.integer]:
+    """(draws, k') the labels of each row of hits; raises unless every row has exactly k'."""
+    if hits.ndim != 2 or hits.shape[0] < 1 or hits.shape[1] != num_labels:
+        raise InvalidInputError(
+            f"hits must be boolean (draws, {num_labels}), one column per label and at least one draw, got shape "
+            f"{hits.shape}"
+        )
+    wrong = np.flatnonzero(hits.sum(axis=1) != k_prime)
+    if len(wrong):
+        row, count = int(wrong[0]), int(hits[wrong[0]].sum())
+        raise InvalidInputError(f"every draw must hit exactly k_prime = {k_prime} labels, but row {row} has {count}")
+    return np.nonzero(hits)[1].reshape(-1, k_prime)
 
 
 def fixed_permutation(count: int) -> Ints:

@@ -17,10 +17,9 @@ import numpy as np
 from multiguard.certify.arrays import Floats
 from multiguard.certify.bounds import Bounds
 from multiguard.certify.counts import Group
-from multiguard.certify.layers import Layers, crossing
+from multiguard.certify.joint import AcrossFloors, best_within, layer_mass, levels, subset_sizes, weakest_out
+from multiguard.certify.layers import Layers, Shift, crossing
 from multiguard.certify.rules import Threshold
-from multiguard.certify.shifts import Shift
-from multiguard.certify.subsets import AcrossFloors, best_within, layer_mass, levels, subset_sizes, weakest_out
 
 # The fraction of the ceilings' alpha for single labels, chosen on half of the COCO images.
 SINGLES_OUT = 0.7

@@ -8,20 +8,196 @@ exceeds an upper bound of the right:
     A(S) = (1/|S|) sum_{l=1..min(k',|S|)} down(q_{S,l}),    q_{S,l} <= Pr(at least l labels of S are hit)
     B_s  = min over v=1..s of (1/v) sum_{l=1..min(k',v)} up(t_{v,l})
 
-t_{v,l} >= Pr(at least l labels are hit of the v labels of V with the fewest votes), for every V (`rivals.py`).
+t_{v,l} >= Pr(at least l labels are hit of the v labels of V with the fewest votes), for every V (`counts.py`).
 
 Only one pair has to be refuted wrongly for a false claim, and which pair does not depend on the votes. So the error
 alpha is divided among the bounds of one pair, not over all labels. `docs/theory.md` has the proof.
 """
 
+from dataclasses import dataclass
+from functools import cache
+from math import comb
+
 import numpy as np
+from numpy.typing import NDArray
 
 from multiguard.certify.arrays import Floats
 from multiguard.certify.bounds import Bounds
-from multiguard.certify.counts import Group
+from multiguard.certify.counts import MOST_SUBSET_LABELS, Group
 from multiguard.certify.layers import Layers, crossing, fill
 from multiguard.certify.rules import TopK
-from multiguard.certify.subsets import WithinU, at_least_elsewhere, levels, weakest_out
+
+# Alpha divided among more bounds than this would be lost in the smallest doubles, and prove nothing anyway.
+_MOST_EVENTS = 10**80
+# The fraction of the floors' alpha for single labels, chosen on half of the COCO images.
+SINGLES_IN = 0.9
+
+
+@dataclass(frozen=True)
+class WithinU:
+    """Levels of the bounds on one U, which together spend alpha: an equal part for each size of subsets.
+
+    Where d is too large for subsets, half is for single labels and half for layers of L.
+    """
+
+    alpha: float
+    k_prime: int
+
+    def subsets(self, out: int) -> Floats:
+        """(out,) the level of each bound on a subset of 1, 2, ..., out labels."""
+        return levels(self.alpha, out, self.k_prime)
+
+    def many(self, out: int, layers: int) -> tuple[float, float]:
+        """The level of each of `out` labels, and of each layer; where no layer is left, all is for the labels."""
+        half = self.alpha / (2 if layers else 1)
+        return half / out, half / max(layers, 1)
+
+
+@dataclass(frozen=True)
+class AcrossFloors:
+    """Levels of the bounds over L, d labels, so that all floors together spend alpha.
+
+    Each label has its bound once for all floors. For d <= 12 the rest is for the floors e < d, as much for each, and
+    then for the sizes of subsets of one U, |U| = d - e + 1; for larger d it is for the d layers of L, once for all.
+    """
+
+    alpha: float
+    labels: int
+
+    def subsets(self, out: int) -> Floats:
+        """As `WithinU.subsets`, of a U with |U| = out."""
+        if self.labels == 1:
+            return np.array([self.alpha])
+        one_floor = (1 - SINGLES_IN) * self.alpha / (self.labels - 1)
+        return np.append(SINGLES_IN * self.alpha / self.labels, levels(one_floor, out, out, smallest=2))
+
+    def many(self, out: int, layers: int) -> tuple[float, float]:
+        """As `WithinU.many`; these bounds serve every U."""
+        return SINGLES_IN * self.alpha / self.labels, (1 - SINGLES_IN) * self.alpha / self.labels
+
+
+Spending = WithinU | AcrossFloors
+
+
+def weakest_out(
+    group: Group, sizes: range, k_prime: int, spending: Spending, bounds: Bounds
+) -> "SubsetSide | OverlapSide":
+    """A function of r: for each size e the least, over U in L with |U| = d - e + 1, lower bound of max over U of p*.
+
+    The images have d >= 1 labels, and `k_prime` is the most labels that a draw can hit.
+    """
+    side = SubsetSide if group.num_true <= MOST_SUBSET_LABELS else OverlapSide
+    return side(group, sizes, k_prime, spending, bounds)
+
+
+class SubsetSide:
+    """r -> min over U of max over S in U of A(S), from every subset of L; rows are sizes by images."""
+
+    def __init__(self, group: Group, sizes: range, k_prime: int, spending: Spending, bounds: Bounds) -> None:
+        self.members = subset_sizes(group.num_true)
+        self.outs = [group.num_true - e + 1 for e in sizes]
+        mass = layer_mass(group, k_prime)
+        lower = np.zeros((len(sizes), *mass.shape))
+        for row, out in enumerate(self.outs):
+            inside = np.flatnonzero((self.members >= 1) & (self.members <= out))
+            level = spending.subsets(out)[self.members[inside] - 1]
+            lower[row][:, inside] = bounds.lower(mass[:, inside], group.draws[:, None, None], level[:, None])
+        self.layers = Layers.of(lower.reshape(-1, *mass.shape[1:]), 1 / np.maximum(self.members, 1), group.shift)
+
+    def __call__(self, r: Floats) -> Floats:
+        """(rows,) the bound at each row's r."""
+        best = best_within(self.layers.moved(-r), np.maximum).reshape(len(self.outs), -1, len(self.members))
+        weakest = [row[:, self.members == out].min(axis=1) for row, out in zip(best, self.outs, strict=True)]
+        return np.concatenate(weakest)
+
+
+class OverlapSide:
+    """r -> a lower bound of max over U of p*, from single labels and from how many labels of L each draw hits.
+
+    For too many labels to try every subset. Single labels are combined as in Theorem 1 (at no cost in alpha); and
+    since a draw that hits h labels of L hits at least h - (e - 1) of U, the layers of L from e on serve every U.
+    """
+
+    def __init__(self, group: Group, sizes: range, k_prime: int, spending: Spending, bounds: Bounds) -> None:
+        terms = [self._terms(group, e, k_prime, spending, bounds) for e in sizes]
+        self.singles = Layers.stack([singles for singles, _ in terms], absent=0.0)
+        self.overlaps = Layers.stack([overlaps for _, overlaps in terms], absent=0.0)
+
+    @staticmethod
+    def _terms(group: Group, e: int, k_prime: int, spending: Spending, bounds: Bounds) -> tuple[Layers, Layers]:
+        out = group.num_true - e + 1
+        deep = max(0, min(k_prime, group.num_true) - e + 1)
+        each_label, each_layer = spending.many(out, deep)
+        draws = group.draws[:, None]
+        single = -np.sort(-bounds.lower(group.mass_on_labels, draws, each_label), axis=1)[:, e - 1 :]
+        taken = np.arange(1, out + 1)
+        shared = np.minimum(taken, k_prime)
+        means = np.minimum(np.cumsum(single, axis=1) / shared, 1.0)
+        overlap = bounds.lower(at_least(group)[:, e - 1 :], draws, each_layer)
+        singles = Layers.of(means[:, :, None], shared / taken, group.shift)
+        return singles, Layers.of(overlap[:, None, :], np.array([1 / out]), group.shift)
+
+    def __call__(self, r: Floats) -> Floats:
+        """(rows,) the bound at each row's r."""
+        best: Floats = np.maximum(self.singles.moved(-r).max(axis=1), self.overlaps.moved(-r)[:, 0])
+        return best
+
+
+def levels(alpha: float, members: int, k_prime: int, smallest: int = 1) -> Floats:
+    """The level of each bound on a subset of `smallest`, ..., `members` of the members; 0 where it is too small to use.
+
+    Each size gets an equal part of alpha, divided over its C(members, size) subsets and their layers.
+    """
+    sizes = range(smallest, members + 1)
+    events = [len(sizes) * comb(members, size) * min(k_prime, size) for size in sizes]
+    return np.array([alpha / count if count < _MOST_EVENTS else 0.0 for count in events])
+
+
+def at_least(group: Group) -> Floats:
+    """(images, k') the mass of the draws that hit at least 1, 2, ..., k' labels of L."""
+    overlap = np.stack([counts.overlap_mass for counts in group.counts])
+    return np.cumsum(overlap[:, :0:-1], axis=1)[:, ::-1]
+
+
+def at_least_elsewhere(group: Group) -> Floats:
+    """(images, k') the mass of the draws that hit at least 1, 2, ..., k' labels outside L, k' in all."""
+    overlap = np.stack([counts.overlap_mass for counts in group.counts])
+    return np.cumsum(overlap[:, :-1], axis=1)[:, ::-1]
+
+
+def layer_mass(group: Group, k_prime: int) -> Floats:
+    """(images, 2^d, layers) the mass of the draws that hit at least l labels of each subset of L.
+
+    Bit by bit the index turns from the labels hit into the labels of the subset, and the last axis counts the hits in
+    common so far.
+    """
+    images, labels = group.images, group.num_true
+    layers = min(k_prime, labels)
+    mass = np.zeros((images, 1 << labels, layers + 1))
+    mass[:, :, 0] = np.stack([counts.pattern_mass for counts in group.counts])
+    for bit in range(labels):
+        halves = mass.reshape(images, -1, 2, 1 << bit, layers + 1)
+        missed, hit = halves[:, :, 0].copy(), halves[:, :, 1].copy()
+        halves[:, :, 0] += hit
+        halves[:, :, 1] = missed
+        halves[:, :, 1, :, 1:] += hit[..., :-1]
+    return np.cumsum(mass[:, :, :0:-1], axis=2)[:, :, ::-1]
+
+
+def best_within(values: Floats, better: np.ufunc) -> Floats:
+    """(rows, 2^d) the best value among the subsets of each set, overwriting `values`; better: maximum or minimum."""
+    rows, sets = values.shape
+    for bit in range(sets.bit_length() - 1):
+        halves = values.reshape(rows, -1, 2, 1 << bit)
+        better(halves[:, :, 0], halves[:, :, 1], out=halves[:, :, 1])
+    return values
+
+
+@cache
+def subset_sizes(labels: int) -> NDArray[np.uint8]:
+    """(2^labels,) the number of bits set in each index."""
+    return np.bitwise_count(np.arange(1 << labels))
+
 
 # How alpha is divided, fixed beforehand: bounds over U, bounds over V, and the layers of L that cap the latter.
 FRACTION_U, FRACTION_V, FRACTION_CAP = 0.50, 0.40, 0.10

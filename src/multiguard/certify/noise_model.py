@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from multiguard.certify.arrays import Floats
-from multiguard.certify.shifts import PROBABILITY_SHIFT, Shift
+from multiguard.certify.layers import PROBABILITY_SHIFT, Shift
 from multiguard.errors import InvalidInputError
 from multiguard.io.rounding import plain
 
 Made_co = TypeVar("Made_co", covariant=True)
 Made = TypeVar("Made")
 Size = tuple[int, int]  # height and width
-# Total variations: half a radius of a first look, and where a default grid ends; few certificates reach either.
+# Total variations that few certificates reach: the first bounds a typical radius, the second ends a default grid.
 HALF, FARTHEST = Decimal("0.5"), Decimal("0.6")
 VARIATIONS = (1 / 8, 1 / 4, 3 / 8, 1 / 2)  # that draws should be able to prove
 _WHERE = "at the resolution of the model, before any normalisation"
@@ -65,6 +65,16 @@ class NoiseModel(ABC):
     enumerated: ClassVar[bool] = False
     draw_words: ClassVar[str] = "draws"
     shift: ClassVar[Shift]
+    # Templates of the words below; {0} and {1} are the numbers of the noise, {R} is the radius.
+    _words: ClassVar[str]
+    _copies: ClassVar[str]
+    _unit: ClassVar[str]
+    _measure: ClassVar[tuple[str, str]]
+    _allowed: ClassVar[str]
+    _threat: ClassVar[str]
+    _random: ClassVar[tuple[str, str]]
+    _noisy: ClassVar[str] = "as the classifier sees them"
+    _one: ClassVar[str] = ""
 
     @property
     def positions(self) -> int | None:
@@ -118,59 +128,66 @@ class NoiseModel(ABC):
     def default_grid(self) -> tuple[Decimal, Decimal]:
         """The step and the end of a grid of radii where nobody names others."""
 
+    def __str__(self) -> str:
+        return f"{self.kind}:{'/'.join(self._numbers)}"
+
     @property
-    @abstractmethod
     def words(self) -> str:
         """The noise as one parameter among others."""
+        return self._words.format(*self._numbers)
 
     @property
-    @abstractmethod
     def copy_words(self) -> str:
         """What the base classifier sees, after "copies of the image"."""
-
-    @abstractmethod
-    def describe(self, radius: float) -> str:
-        """What the attacker may do, in a few letters."""
-
-    @abstractmethod
-    def threat_words(self, radius: float | None = None) -> str:
-        """What the attacker may do with this radius, or with any R, after "under"."""
+        return self._copies.format(*self._numbers)
 
     @property
-    @abstractmethod
     def unit_words(self) -> str:
         """What R measures and how large that is, in one line."""
-
-    @abstractmethod
-    def size_words(self, radius: float, size: Size | None) -> tuple[str, str] | None:
-        """How large that is: a number, and what it is of; None where that depends on an image size not known."""
+        return self._unit.format(*self._numbers, one=self._one)
 
     @property
     def measure_words(self) -> str:
         """Which pixels R is about, as a sentence."""
-        return f"Pixels are those of the image {_WHERE}. All channels of a changed pixel may get any value."
+        return f"{self._measure[0]} {_WHERE}{self._measure[1]}"
+
+    def describe(self, radius: float) -> str:
+        """What the attacker may do, in a few letters."""
+        return _filled(self._allowed, radius)
+
+    def threat_words(self, radius: float | None = None) -> str:
+        """What the attacker may do with this radius, or with any R, after "under"."""
+        return _filled(self._threat, radius)
 
     def radius_words(self, radius: float) -> str:
         """The radius with its unit."""
         return f"R = {plain(radius)} ({self.describe(radius) if self.whole else self.attacker})"
 
+    @abstractmethod
+    def size_words(self, radius: float, size: Size | None) -> tuple[str, str] | None:
+        """How large that is: a number, and what it is of; None where that depends on an image size not known."""
+
     def look_words(self, radius: float) -> dict[str, tuple[str, str]]:
         """What the illustrations of a page show, of a perturbation and of the noise: a choice, and a sentence."""
-        choice, what = self._random_words(radius)
+        choice, what = (_filled(each, radius) for each in self._random)
         worst = (
             "A certificate covers every perturbation up to its radius, also the worst one; a random one is far from it."
         )
         cut = "Hidden pixels are grey here." if self.whole else "Values outside the range of pixels are cut off here."
         seen = f"One of the copies {self.copy_words}, as the classifier saw them. {cut}"
-        return {"perturbed": (choice, f"{what}. {worst}"), "noisy": (self._noisy_words, seen)}
+        noisy = self._noisy.format(*self._numbers)
+        return {"perturbed": (choice, f"{what}. {worst}"), "noisy": (noisy, seen)}
 
     @property
-    def _noisy_words(self) -> str:
-        return "as the classifier sees them"
+    def _numbers(self) -> tuple[str, ...]:
+        """The numbers of the noise as text, for `{0}` and `{1}` of the templates."""
+        return tuple(plain(number) for number in vars(self).values())
 
-    @abstractmethod
-    def _random_words(self, radius: float) -> tuple[str, str]:
-        """A random perturbation of this radius: a choice, and what it shows."""
+
+def _filled(template: str, radius: float | None) -> str:
+    """The template with the radius in place of {R}, or of {bound} with its letter, and {s} for a plural."""
+    size = "R" if radius is None else plain(radius)
+    return template.format(R=size, bound=size if radius is None else f"R = {size}", s="" if radius == 1 else "s")
 
 
 class TotalVariation(NoiseModel):

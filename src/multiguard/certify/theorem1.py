@@ -19,9 +19,8 @@ import numpy as np
 from multiguard.certify.arrays import Floats
 from multiguard.certify.bounds import Bounds
 from multiguard.certify.counts import Group
-from multiguard.certify.layers import Layers, crossing
+from multiguard.certify.layers import Layers, Shift, crossing
 from multiguard.certify.rules import TopK
-from multiguard.certify.shifts import Shift
 
 
 def paper_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, *, second_terms: bool = True) -> Floats:

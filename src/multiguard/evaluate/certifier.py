@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from multiguard.certify import Method, Radii, Rule, TopK, certified_radii_batch, rules
 from multiguard.certify.arrays import Floats
 from multiguard.certify.noise import BandAblation, Noise
+from multiguard.certify.radii import LABEL_METHODS, label_radii_batch
 from multiguard.certify.rules import check_method
-from multiguard.certify.single_labels import LABEL_METHODS, label_radii_batch
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.io.names import unknown_name

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -63,42 +64,6 @@ class Outlook:
         return np.asarray(~self.claimed & (gain >= self.missing))
 
 
-def betting_outlooks(
-    votes: Iterable[ArrayLike],
-    labels: Iterable[ArrayLike],
-    rule: Rule,
-    *,
-    num_labels: int,
-    radii: Sequence[float],
-    sigma: float | None = None,
-    noise: Noise | None = None,
-    alpha: float = 0.001,
-) -> list[Outlook]:
-    """For each image where the claims of the method betting stand after the draws so far, any number of them.
-
-    Args:
-        votes: For each image all its votes so far, as `certified_radii_batch` takes them.
-        labels: For each image the indices of L.
-        rule: The smoothed classifier.
-        num_labels: c, the number of labels there are.
-        radii: The requested radii.
-        sigma: The standard deviation of Gaussian noise; give this or `noise`.
-        noise: The noise, any but a `BandAblation`.
-        alpha: The error allowed, as in `certified_radii`.
-
-    >>> mixed = np.random.default_rng(0).permutation
-    >>> clear, open_, hopeless = [[0]] * 400, mixed([[0]] * 75 + [[1]] * 25), mixed([[0], [1]] * 200)
-    >>> outlooks = betting_outlooks(
-    ...     [clear, open_, hopeless], [[0]] * 3, TopK(k=1, k_prime=1), num_labels=2, sigma=0.5, radii=[0.2]
-    ... )
-    >>> [bool(outlook.claimed[0, 0]) for outlook in outlooks]
-    [True, False, False]
-    >>> [bool(outlook.reachable(10_000, forecast_margin=2)[0, 0]) for outlook in outlooks]
-    [False, True, False]
-    """
-    return _outlooks(votes, labels, rule, num_labels, radii, resolve_noise(sigma, noise), alpha, lambda _: False)
-
-
 def settled_by_betting(
     votes: Iterable[ArrayLike],
     labels: Iterable[ArrayLike],
@@ -112,10 +77,19 @@ def settled_by_betting(
     noise: Noise | None = None,
     alpha: float = 0.001,
 ) -> list[bool]:
-    """For each image whether no claim is reachable by so many draws in all (`Outlook.reachable`).
+    """For each image whether no claim is reachable by so many draws in all, by the forecast of `Outlook.reachable`.
 
-    It is what `betting_outlooks` says, found without the bets wherever a claim that has hardly begun is reachable. The
-    other arguments are those of `betting_outlooks`.
+    Args:
+        votes: For each image all its votes so far, as `certified_radii_batch` takes them.
+        labels: For each image the indices of L.
+        rule: The smoothed classifier.
+        draws: The draws in all.
+        forecast_margin: How many standard deviations better than expected further draws are taken to be.
+        num_labels: c, the number of labels there are.
+        radii: The requested radii.
+        sigma: The standard deviation of Gaussian noise; give this or `noise`.
+        noise: The noise, any but a `BandAblation`.
+        alpha: The error allowed, as in `certified_radii`.
 
     >>> mixed = np.random.default_rng(0).permutation
     >>> clear, open_, hopeless = [[0]] * 400, mixed([[0]] * 75 + [[1]] * 25), mixed([[0], [1]] * 200)
@@ -128,20 +102,23 @@ def settled_by_betting(
         return bool(outlook.reachable(draws, forecast_margin).any())
 
     resolved = resolve_noise(sigma, noise)
-    return [not is_open(each) for each in _outlooks(votes, labels, rule, num_labels, radii, resolved, alpha, is_open)]
+    options: dict[str, Any] = {"num_labels": num_labels, "radii": radii, "noise": resolved, "alpha": alpha}
+    found = outlooks(votes, labels, rule, is_enough=is_open, **options)
+    return [not is_open(each) for each in found]
 
 
-def _outlooks(
+def outlooks(
     votes: Iterable[ArrayLike],
     labels: Iterable[ArrayLike],
     rule: Rule,
+    *,
     num_labels: int,
     radii: Sequence[float],
     noise: Noise,
-    alpha: float,
-    is_enough: Callable[[Outlook], bool],
+    alpha: float = 0.001,
+    is_enough: Callable[[Outlook], bool] = lambda _: False,
 ) -> list[Outlook]:
-    """For each image its outlook; one of the claims that have hardly begun alone, if that is enough."""
+    """For each image where its claims stand; of the claims that have hardly begun alone, if that is enough."""
     rule.check(num_labels)
     resolved, alpha = check_sampled(noise), check_alpha(alpha)
     r = needed_r(check_radii(radii), resolved)

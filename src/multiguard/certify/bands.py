@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from multiguard.certify.arguments import check_labels
 from multiguard.certify.arrays import Bools, Floats, Ints
-from multiguard.certify.counts import check_votes, hits_from_ranked
+from multiguard.certify.draws import check_votes, hits_from_ranked
 from multiguard.certify.noise import BandAblation
 from multiguard.certify.rules import Rule, TopK
 from multiguard.errors import InvalidInputError
