@@ -6,12 +6,9 @@ here is shared with `multiguard.certify`. `r` is always R / sigma.
 The bounds can be passed in. With `lower=exact, upper=exact` the same loops run on exact probabilities: give
 the probabilities as `counts` with `draws=1`, or, for `joint_size`, give each row of `hits` its probability in
 `weights`. The level is then ignored and the floor of a vote count over a layer is dropped.
-
-Run as a script, it checks that no set of rivals exceeds the closed form that the fast code evaluates.
 """
 
 import random
-import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import combinations
@@ -421,10 +418,3 @@ def check_ranks(cases: int = 300, seed: int = 0) -> tuple[float, float, float]:
         above.append(by_ranks - one_by_one)
         gains.append(right_side_by_ranks(rows, labels, Q, s, **options, eligible=False) - by_ranks)
     return max(below), max(above), max(gains) if min(gains) >= 0 else min(gains)
-
-
-if __name__ == "__main__":
-    below, above, gain = check_ranks()
-    sys.stdout.write(
-        f"closed form: below the enumeration {below:.3g}, above it {above:.3g}; gain {gain:.3g}, at most\n"
-    )

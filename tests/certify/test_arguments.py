@@ -4,16 +4,19 @@ import numpy as np
 import pytest
 
 from multiguard.certify import (
+    Threshold,
     TopK,
     certified_radii,
     certified_radii_batch,
     certified_size,
     exact_radii,
     hits_from_ranked,
+    label_radii,
 )
 from multiguard.errors import DataError, InvalidInputError, ModelError, MultiGuardError, VotesError
 
 HITS = np.eye(4, dtype=np.bool_)[[0, 0, 1, 2]]
+RANKED = np.array([[0, 1], [1, 2]])
 GOOD = {"votes": HITS, "labels": [0], "rule": TopK(1, 1), "sigma": 0.5, "alpha": 0.001, "method": "joint"}
 
 
@@ -48,6 +51,9 @@ GOOD = {"votes": HITS, "labels": [0], "rule": TopK(1, 1), "sigma": 0.5, "alpha":
         ({"alpha": float("nan")}, "alpha"),
         ({"method": "jiont"}, "did you mean 'joint'"),
         ({"method": "bogus"}, "joint, coupled, betting, paper, independent, jia"),
+        ({"rule": Threshold(0.5), "method": "paper"}, "joint, coupled, betting, independent"),
+        ({"rule": Threshold(0.5), "votes": RANKED, "num_labels": 4}, "ranked votes"),
+        ({"rule": Threshold(0.5), "votes": HITS[:, :3], "num_labels": 4}, "one column per label"),
     ],
 )
 def test_image_arguments(change, says: str) -> None:
@@ -57,7 +63,14 @@ def test_image_arguments(change, says: str) -> None:
     certified_radii(**GOOD)
 
 
-RANKED = np.array([[0, 1], [1, 2]])
+@pytest.mark.parametrize("votes", [HITS, HITS.astype(float)])
+def test_label_arguments(votes) -> None:
+    """Labels named twice are refused, and so are bad votes, even where no label is asked about."""
+    for rule in (TopK(1, 1), Threshold(0.4)):
+        with pytest.raises(InvalidInputError):
+            label_radii(votes, [1, 1] if votes is HITS else [], rule, num_labels=4, sigma=0.5)
+
+
 BATCH = {"votes": [RANKED, RANKED], "labels": [[0], [1]], "rule": TopK(1, 1), "num_labels": 4, "sigma": 0.5}
 
 

@@ -1,5 +1,7 @@
 """Clopper-Pearson bounds: against another library, by exact summation, and as forecasts."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from multiguard.certify import clopper_pearson_lower, clopper_pearson_upper
+from multiguard.certify.layers import fill, scale_radii
 from multiguard.errors import InvalidInputError
 
 
@@ -93,3 +96,18 @@ def test_refused_counts(bound, hits, draws, alpha, says) -> None:
     """Counts that cannot be are refused."""
     with pytest.raises(InvalidInputError, match=says):
         bound(hits, draws, alpha)
+
+
+@given(st.floats(1e-6, 50), st.floats(1e-3, 100))
+def test_scaled_radii(r: float, sigma: float) -> None:
+    """Scaling by sigma rounds down."""
+    assert Fraction(float(scale_radii(np.array([r]), sigma)[0])) <= Fraction(r) * Fraction(sigma)
+
+
+def test_fill() -> None:
+    """Layers are filled up evenly to their caps."""
+    np.testing.assert_allclose(fill(np.array([0.5, 0.2, 0.1]), np.array(0.6)), [0.3, 0.2, 0.1])
+    np.testing.assert_allclose(fill(np.array([0.5, 0.2, 0.1]), np.array(9.0)), [0.5, 0.2, 0.1])
+    np.testing.assert_allclose(fill(np.array([0.5, 0.2, 0.1]), np.array(0.15)), [0.05, 0.05, 0.05])
+    np.testing.assert_allclose(fill(np.array([0.5, 0.0, 0.0]), np.array(0.4)), [0.4, 0.0, 0.0])
+    np.testing.assert_allclose(fill(np.zeros(3), np.array(0.4)), np.zeros(3))

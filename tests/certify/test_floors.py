@@ -8,9 +8,9 @@ from mpmath import mp, mpf
 from scipy.special import ndtr, ndtri
 from tests.certify import literal
 from tests.certify.cases import random_sets
+from tests.certify.fifty_digits import DIGITS, shifted
 from tests.certify.limit import ceiling_limit, floor_limit
 from tests.certify.literal_threshold import ceiling_of, floor_of
-from tests.certify.test_bounds_precision import DIGITS, shifted
 
 from multiguard.certify import (
     Threshold,
@@ -19,11 +19,9 @@ from multiguard.certify import (
     clopper_pearson_lower,
     clopper_pearson_upper,
     exact_radii,
-    hits_from_ranked,
     label_radii,
 )
 from multiguard.certify.counts import MOST_SUSPECTS
-from multiguard.errors import InvalidInputError
 
 GRID = np.array([0.0, 0.05, 0.2, 0.45, 0.7, 1.0, 1.4, 1.9, 2.5])
 
@@ -205,9 +203,9 @@ def test_single_label(hits: int, draws: int, threshold: float) -> None:
     if np.isfinite(kept):
         with mp.workdps(DIGITS):
             r, further = (mpf(float(kept)) / mpf(sigma) + beyond for beyond in (0, mpf(10) ** -8))
-            assert shifted(float(low), -r) >= threshold > shifted(float(low), -further)
+            assert shifted(mpf(float(low)), -r) >= threshold > shifted(mpf(float(low)), -further)
             r = mpf(float(barred)) / mpf(sigma)
-            assert shifted(float(high), r) < 1 - mpf(threshold) + mpf(10) ** -16
+            assert shifted(mpf(float(high)), r) < 1 - mpf(threshold) + mpf(10) ** -16
 
 
 def test_probability_at_threshold() -> None:
@@ -340,62 +338,3 @@ def test_hundreds_of_labels() -> None:
     assert np.isneginf(found.false[0])
     assert found.false[7] > 1
     assert np.all(ndtr(-found.false[7:]) > 0)
-
-
-HITS = np.eye(4, dtype=np.bool_)
-GOOD = {"votes": HITS, "labels": [0], "rule": Threshold(0.5), "num_labels": 4, "sigma": 0.5, "alpha": 0.001}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"votes": np.array([[0, 1], [2, 1]])}, "ranked votes"),
-        ({"votes": np.eye(4)}, "boolean"),
-        ({"votes": np.zeros((0, 4), dtype=np.bool_)}, "at least one draw"),
-        ({"labels": [4]}, r"0\.\.3"),
-        ({"labels": [1, 1]}, "different"),
-        ({"sigma": 0.0}, "sigma"),
-        ({"alpha": 1.0}, "alpha"),
-        ({"num_labels": 0}, "num_labels"),
-    ],
-)
-def test_threshold_arguments(change, message: str) -> None:
-    """Every mistake with one image is named."""
-    for function in (certified_radii, label_radii):
-        with pytest.raises(InvalidInputError, match=message):
-            function(**{**GOOD, **change})
-        function(**GOOD)
-
-
-@pytest.mark.parametrize(
-    ("votes", "labels", "message"),
-    [
-        ([HITS, np.zeros((5, 2), dtype=np.uint8)], [[0], [0]], "image 1: .*ranked votes"),
-        ([HITS, HITS[:, :3]], [[0], [0]], "image 1: .*one column per label"),
-        ([HITS, HITS], [[0], [7]], "image 1: .*labels"),
-        ([HITS], [[0], [1]], "votes ends at 1"),
-        ([HITS, HITS], [[0]], "labels ends at 1"),
-    ],
-)
-def test_threshold_batch_arguments(votes, labels, message: str) -> None:
-    """Every mistake with a batch is named, with the image."""
-    with pytest.raises(InvalidInputError, match=message):
-        certified_radii_batch(votes, labels, Threshold(0.5), num_labels=4, sigma=0.5)
-
-
-def test_threshold_methods() -> None:
-    """The threshold rule has four methods."""
-    with pytest.raises(InvalidInputError, match="did you mean 'joint'"):
-        certified_radii(**GOOD, method="jiont")
-    with pytest.raises(InvalidInputError, match="joint, coupled, betting, independent"):
-        certified_radii(**GOOD, method="paper")
-    with pytest.raises(InvalidInputError, match="one per vote set"):
-        exact_radii(np.eye(2, dtype=np.bool_), [1.0], [0], Threshold(0.5), sigma=1.0)
-
-
-def test_sets_of_one_size() -> None:
-    """Hits of ranked votes are allowed: a base classifier may return three labels each time."""
-    ranked = np.tile(np.arange(3), (50, 1))
-    found = certified_radii(hits_from_ranked(ranked, k_prime=3, num_labels=5), [0, 4], Threshold(0.5), sigma=1.0)
-    assert found.true[0] > 0
-    assert np.isneginf(found.true[1])

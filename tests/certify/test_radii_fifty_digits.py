@@ -63,6 +63,11 @@ def test_end_bounds(draws: int, place: int, off: int, exponent: float) -> None:
         (31, 3_000, 6.0543651632327805e-173),
         (1_980_521, 1_980_552, 4.968591908810866e-265),  # and here its distribution function is 0 where it is not
         (9_140_524, 9_140_560, 2.8709951547967017e-275),
+        (1000, 10**6, 1e-3),  # and here on, it claims too much, by 2 parts in 1e9 of the bound or a thousandth of alpha
+        (10_000, 10**5, 1e-6),
+        (999_993, 10**6, 1e-3),
+        (MANY - 7, MANY, 0.3),
+        (MANY - 1, MANY, 0.3),
     ],
 )
 def test_hard_bounds(hits: int, draws: int, level: float) -> None:

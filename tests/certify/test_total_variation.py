@@ -14,6 +14,7 @@ from tests.certify.cases import random_distribution, random_ranked, random_sets
 
 from multiguard.certify import (
     BandAblation,
+    Gaussian,
     Noise,
     PixelAblation,
     Threshold,
@@ -264,7 +265,7 @@ def test_more_alpha(case: tuple[int, int, int], method: str, alpha: float, more:
     assert np.all(one[1:] <= one[:-1])
 
 
-@pytest.mark.parametrize("noise", [Uniform(0.3), PixelAblation(4, 50)], ids=str)
+@pytest.mark.parametrize("noise", [Gaussian(0.3), Uniform(0.3), PixelAblation(4, 50)], ids=str)
 @pytest.mark.parametrize("rule", [TopK(2, 2), Threshold(0.4)], ids=["top-k", "threshold"])
 def test_single_labels(rule: TopK | Threshold, noise: Noise) -> None:
     """A label alone: that of a set of one, against all others, at its full alpha."""
