@@ -17,8 +17,7 @@ from multiguard.attack.search_draws import Progress, SearchDraws
 from multiguard.attack.target import PlainTarget, SmoothedTarget, Target, find_gradient_error
 from multiguard.attack.threats import THREATS, Attacker, Ball, Threat
 from multiguard.certify import Rule, TopK
-from multiguard.certify.noise import Noise
-from multiguard.certify.noise_arguments import resolve_noise
+from multiguard.certify.noise import Noise, resolve_noise
 from multiguard.data.in_memory import label_set
 from multiguard.errors import DataError, InvalidInputError, ModelError
 from multiguard.io.names import unknown_name

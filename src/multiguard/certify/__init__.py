@@ -8,8 +8,9 @@ from multiguard.certify.noise import (
     Noise,
     PixelAblation,
     Uniform,
+    parse_noise,
+    resolve_noise,
 )
-from multiguard.certify.noise_arguments import parse_noise, resolve_noise
 from multiguard.certify.radii import (
     Radii,
     certified_radii,

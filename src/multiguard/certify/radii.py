@@ -17,8 +17,7 @@ from multiguard.certify.counts import Group, VoteCounts, count_votes, equal_grou
 from multiguard.certify.draws import check_votes, hits_from_ranked
 from multiguard.certify.floors import independent_ceilings, independent_floors, joint_ceilings, joint_floors
 from multiguard.certify.joint import joint_radii
-from multiguard.certify.noise import BandAblation, Noise, SampledNoise, check_sampled
-from multiguard.certify.noise_arguments import resolve_noise
+from multiguard.certify.noise import BandAblation, Noise, SampledNoise, check_sampled, resolve_noise
 from multiguard.certify.registry import own_method
 from multiguard.certify.rules import (
     COUPLED_FROM,

@@ -13,8 +13,7 @@ from multiguard.certify.bets import Game, scores_of, smoothed
 from multiguard.certify.betting import Staircase, ceilings, floors, is_proved, top_k_sizes
 from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.draws import Draws, read_draws
-from multiguard.certify.noise import Noise, SampledNoise, check_sampled
-from multiguard.certify.noise_arguments import resolve_noise
+from multiguard.certify.noise import Noise, SampledNoise, check_sampled, resolve_noise
 from multiguard.certify.rules import Rule, TopK
 from multiguard.certify.wealth import ANYTIME, BETTING_CUTS, settle, wealth
 from multiguard.io.short_repr import short_repr

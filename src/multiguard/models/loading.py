@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from multiguard.certify.noise import Noise
-from multiguard.certify.noise_arguments import parse_noise
+from multiguard.certify.noise import Noise, parse_noise
 from multiguard.errors import InvalidInputError
 from multiguard.io.files import file_checksum, read_lines
 from multiguard.models.backbone import input_size, load_network

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from multiguard.certify.noise_arguments import NoiseField, as_noise
+from multiguard.certify.noise import NoiseField, as_noise
 from multiguard.errors import ModelError
 from multiguard.io.files import file_checksum, read_regular, write_atomically
 from multiguard.io.records import checksum, convert, decode_json

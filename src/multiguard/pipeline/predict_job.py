@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from multiguard.certify.noise import Noise
-from multiguard.certify.noise_arguments import parse_noise
+from multiguard.certify.noise import Noise, parse_noise
 from multiguard.certify.rules import Rule
 from multiguard.data.image import decode_image, read_image_bytes
 from multiguard.data.image_folder import find_images

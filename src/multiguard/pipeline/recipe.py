@@ -8,8 +8,7 @@ from msgspec import Meta
 
 from multiguard.certify import Method
 from multiguard.certify.arguments import check_alpha
-from multiguard.certify.noise import BandAblation, Gaussian
-from multiguard.certify.noise_arguments import given_noise
+from multiguard.certify.noise import BandAblation, Gaussian, given_noise
 from multiguard.certify.rules import RuleName, make_rule
 from multiguard.data.config import FOLDER, DataConfig
 from multiguard.errors import InvalidInputError

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from multiguard.certify.noise_arguments import given_noise
+from multiguard.certify.noise import given_noise
 from multiguard.data.catalog import default_split
 from multiguard.data.config import DataConfig
 from multiguard.io.files import file_checksum

@@ -7,8 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from multiguard.certify.noise import Noise
-from multiguard.certify.noise_arguments import parse_noise
+from multiguard.certify.noise import Noise, parse_noise
 from multiguard.data.config import FOLDER, DataConfig
 from multiguard.data.image import image_hash
 from multiguard.data.sample import Dataset, IndexedDataset

@@ -9,7 +9,7 @@ import numpy as np
 
 from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
-from multiguard.certify.noise_arguments import NO_NOISE, parse_noise
+from multiguard.certify.noise import NO_NOISE, parse_noise
 from multiguard.evaluate import Averaging, Curve, curves
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.report.families import METHOD_NAMES, POINTWISE, Family, FamilyKey, Line, rule_measures

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
 
-from multiguard.certify.noise_arguments import parse_noise
+from multiguard.certify.noise import parse_noise
 from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks
 from multiguard.evaluate.attack_outcomes import Goal, goals
 from multiguard.evaluate.certifier import check_methods

@@ -14,8 +14,7 @@ import numpy as np
 
 from multiguard.certify.arguments import check_fraction
 from multiguard.certify.arrays import Floats
-from multiguard.certify.noise import Noise
-from multiguard.certify.noise_arguments import parse_noise
+from multiguard.certify.noise import Noise, parse_noise
 from multiguard.certify.rules import check_method
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import Bands, Certificates, CertifyConfig, Curve, LabelScores, Scores

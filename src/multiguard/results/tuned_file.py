@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.certify import Method, Rule, make_rule
-from multiguard.certify.noise_arguments import parse_noise
+from multiguard.certify.noise import parse_noise
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import Candidate, Metric, Tuned
 from multiguard.io.files import mentions, read_regular, remove_partial_files, write_atomically

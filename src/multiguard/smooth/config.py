@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from multiguard.certify.arguments import check_radii
-from multiguard.certify.noise import Noise
-from multiguard.certify.noise_arguments import NO_NOISE, given_noise
+from multiguard.certify.noise import NO_NOISE, Noise, given_noise
 from multiguard.certify.rules import Rule, RuleName, default_rule
 from multiguard.data.config import Side
 from multiguard.errors import InvalidInputError

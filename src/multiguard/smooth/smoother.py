@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from multiguard.certify import Method, Rule
 from multiguard.certify.arguments import check_radii
-from multiguard.certify.noise import Noise
-from multiguard.certify.noise_arguments import resolve_noise
+from multiguard.certify.noise import Noise, resolve_noise
 from multiguard.errors import ImageFailure, ModelError
 from multiguard.io.names import shorten_names
 from multiguard.models.classifier import Output, state_checksum

@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from multiguard.certify.noise import Noise
-from multiguard.certify.noise_arguments import NO_NOISE, given_noise, parse_noise
+from multiguard.certify.noise import NO_NOISE, Noise, given_noise, parse_noise
 from multiguard.certify.noise_model import NoiseModel
 from multiguard.errors import InvalidInputError
 from multiguard.io.config import Config, Count, NotNegative, Positive, Threads, Whole, described, from_tree, to_tree

@@ -5,8 +5,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, get_args
 
-from multiguard.certify.noise import BandAblation
-from multiguard.certify.noise_arguments import NoiseField, as_noise
+from multiguard.certify.noise import BandAblation, NoiseField, as_noise
 from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
 from multiguard.io.ragged import Ragged
