@@ -73,9 +73,7 @@ def test_taken_port(model):
     ("options", "words"),
     [
         (["--size", "0"], "--size is 0; expected a whole number from 1 to"),
-        (["--queue", "0"], "--queue is 0; expected a whole number of 1 or more"),
         (["--port", "70000"], "--port"),
-        (["--seconds", "-1"], "--seconds is -1"),
         (["--draws", "0"], "--draws is 0; expected a whole number of 1 or more"),
         (["--examples", "nowhere"], "--examples is nowhere, which is not a folder"),
         (["--host", "no such host"], "cannot listen there"),

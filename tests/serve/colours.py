@@ -14,8 +14,8 @@ from multiguard.certify import Threshold, TopK
 from multiguard.certify.noise import Gaussian
 from multiguard.pipeline.predict_job import Predictor
 from multiguard.serve import ServeConfig, Service
-from multiguard.serve.examples import Example
-from multiguard.serve.server import listen, make_server
+from multiguard.serve.access import listen
+from multiguard.serve.app import make_server
 from multiguard.smooth import Smoother
 from multiguard.smooth.config import PredictConfig
 
@@ -57,7 +57,7 @@ class Running:
 
 def serve(predictor: Predictor, **options) -> Iterator[Running]:
     part = ServeConfig(port=0, draws=200, **options)
-    service = Service(predictor, part, (Example("orange", encode(), "data:,"),))
+    service = Service(predictor, part, (("orange", encode(), "data:,"),))
     listening, address = listen(part)
     ready = threading.Event()
     server = make_server(service, ready.set)

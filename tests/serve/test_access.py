@@ -10,10 +10,9 @@ from starlette.datastructures import Headers
 
 from multiguard.certify import TopK
 from multiguard.pipeline.predict_job import Predictor
-from multiguard.serve import ServeConfig, server
+from multiguard.serve import ServeConfig, access
 from multiguard.serve.access import Access
-from multiguard.serve.examples import Example
-from multiguard.serve.live_page import make_page
+from multiguard.serve.page import make_page
 from multiguard.smooth import Smoother
 from multiguard.smooth.config import PredictConfig
 
@@ -89,7 +88,7 @@ def test_hostile_names():
     bad = "</script><script>alert(1)</script>"
     smoother = Smoother(lambda x: x.mean((2, 3)), 0.5, labels=[bad, "b", "c"], image_size=(8, 8), device="cpu")
     predictor = Predictor(smoother, TopK(1, 1), 8, f'"><img src=x onerror=alert(2)>{bad}', PredictConfig())
-    text, _ = make_page(predictor, ServeConfig(), (Example(bad, b"", "data:,"),))
+    text, _ = make_page(predictor, ServeConfig(), ((bad, b"", "data:,"),))
     assert "alert(1)</script>" not in text
     assert "<img src=x" not in text
     assert text.count("<script") == 2
@@ -98,7 +97,7 @@ def test_hostile_names():
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: 127"])
 def test_silent_connection(running, monkeypatch, sent):
     """A connection that sends no complete request in time is closed, and a later one is served."""
-    monkeypatch.setattr(server, "FIRST_REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(access, "FIRST_REQUEST_SECONDS", 0.2)
     host, _, port = running.client.host.partition(":")
     with socket.create_connection((host, int(port)), timeout=60) as silent:
         silent.sendall(sent)

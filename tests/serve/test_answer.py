@@ -1,12 +1,13 @@
-"""A client that does not read its answer loses its place, whichever part it does not read."""
+"""Tasks in one thread, in their order; a client that is gone, or does not read its answer, loses its place."""
 
 import asyncio
+import threading
 
 import pytest
 
+from multiguard.errors import ModelError
 from multiguard.serve import answer
-from multiguard.serve.answer import Answer
-from multiguard.serve.worker import Worker
+from multiguard.serve.answer import Answer, BusyError, Worker
 
 
 @pytest.mark.parametrize("as_stream", [True, False], ids=["stream", "whole"])
@@ -41,3 +42,137 @@ def test_slow_reader(monkeypatch, as_stream, read):
     tasks, sent = asyncio.run(main())
     assert tasks == []
     assert sent[-1] == ("late" if as_stream or read < 2 else "http.response.body")
+
+
+async def taken(task):
+    """All events of a task."""
+    found = []
+    while (event := await task.take(10)) is not None:
+        found.append(event)
+    return found
+
+
+def with_worker(test, places=2, seconds=10.0):
+    async def run():
+        worker = Worker(places, seconds)
+        worker.begin()
+        try:
+            await test(worker)
+        finally:
+            worker.stop()
+            worker.join(10)
+            assert not worker._thread.is_alive()
+
+    asyncio.run(run())
+
+
+def test_order():
+    """Tasks run one after the other, in the order in which they came; a third one finds no place."""
+
+    async def test(worker):
+        gate, said = threading.Event(), []
+        first, second = worker.place(), worker.place()
+        assert (first.ahead(), second.ahead()) == (0, 1)
+        with pytest.raises(BusyError):
+            worker.place()
+        first.start(lambda task: (gate.wait(10), said.append("first")))
+        second.start(lambda task: said.append("second"))
+        assert said == []
+        gate.set()
+        assert await taken(second) == []
+        assert said == ["first", "second"]
+        first.close()
+        first.close()
+        worker.place().close()
+
+    with_worker(test)
+
+
+def test_cancelled():
+    """A task whose client is gone ends at its next word; one that waits never begins."""
+
+    async def test(worker):
+        gate, said = threading.Event(), []
+
+        def work(task):
+            gate.wait(10)
+            task.tell("word", {})
+            said.append("went on")
+
+        running, waiting = worker.place(), worker.place()
+        running.start(work)
+        waiting.start(lambda task: said.append("began"))
+        running.close()
+        waiting.close()
+        gate.set()
+        last = worker.place()
+        last.start(lambda task: None)
+        assert await taken(last) == []
+        assert said == []
+
+    with_worker(test)
+
+
+def test_failures():
+    """What the caller can fix is said; a bug is not, and the worker lives on."""
+
+    async def test(worker):
+        for error, status, words in (
+            (ModelError("no\nscores"), 422, "no scores"),
+            (KeyError("x"), 500, "the server failed"),
+        ):
+
+            def work(task, error=error):
+                raise error
+
+            task = worker.place()
+            task.start(work)
+            ((kind, told),) = await taken(task)
+            assert (kind, told["status"]) == ("error", status)
+            assert words in told["error"]
+            task.close()
+
+    with_worker(test)
+
+
+def test_late():
+    """A task knows when its time is over, counted from when it runs."""
+
+    async def test(worker):
+        task, seen = worker.place(), []
+        assert not task.late
+
+        def work(task):
+            seen.append(task.late)
+            while not task.late:
+                pass
+
+        task.start(work)
+        assert await taken(task) == []
+        assert seen == [False]
+        assert task.late
+
+    with_worker(test, seconds=0.05)
+
+
+def test_stop():
+    """When the server stops, clients are told, running work ends, and no new one begins."""
+
+    async def test(worker):
+        began = threading.Event()
+
+        def work(task):
+            began.set()
+            while True:
+                task.tell("word", {})
+
+        task, waiting = worker.place(), worker.place()
+        task.start(work)
+        assert began.wait(10)
+        worker.stop()
+        for each in (task, waiting):
+            assert next(event for event in await taken(each) if event[0] == "error")[1]["status"] == 503
+        with pytest.raises(BusyError):
+            worker.place()
+
+    with_worker(test)

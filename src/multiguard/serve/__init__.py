@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from multiguard.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from multiguard.serve.app import Service, make_app
+    from multiguard.serve.app import Service, make_app, serve
     from multiguard.serve.limits import ServeConfig
 
-__all__ = ["ServeConfig", "Service", "make_app"]
+__all__ = ["ServeConfig", "Service", "make_app", "serve"]
 
-__getattr__ = lazy_names("multiguard.serve", {"app": ["Service", "make_app"], "limits": ["ServeConfig"]})
+__getattr__ = lazy_names("multiguard.serve", {"app": ["Service", "make_app", "serve"], "limits": ["ServeConfig"]})

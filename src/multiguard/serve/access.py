@@ -1,15 +1,22 @@
-"""Who may talk to the server: this machine's own pages and programs, never another site in the same browser."""
+"""Who may talk to the server, and what they may send: never another site in the same browser, one image at a time."""
 
+import asyncio
 import socket
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from multiguard.serve.limits import is_address
+from multiguard.errors import InvalidInputError
+from multiguard.serve.limits import ServeConfig, is_address
 
+FIRST_REQUEST_SECONDS = 10.0  # for all headers of the first request of a connection
+_UPLOAD_SECONDS = 60.0  # for an upload to arrive
 _SAFE_METHODS = ("GET", "HEAD")
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -91,3 +98,61 @@ def _netloc(origin: str) -> str | None:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return None
+
+
+async def read_upload(request: Request, most: int) -> bytes:
+    """The body, if it is an image by its type and not too large; it is kept in memory only."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not kind.startswith("image/") and kind != "application/octet-stream":
+        raise HTTPException(415, "send the image file itself as the body, with a Content-Type such as image/jpeg")
+    too_large = HTTPException(413, f"the upload is larger than the {most:,} bytes allowed; shrink the image")
+    length = request.headers.get("content-length", "0")
+    if not (length.isascii() and length.isdigit()) or int(length) > most:
+        raise too_large
+    content = bytearray()
+    try:
+        async with asyncio.timeout(_UPLOAD_SECONDS):
+            async for part in request.stream():
+                content += part
+                if len(content) > most:
+                    raise too_large
+    except ClientDisconnect:
+        raise HTTPException(400, "the upload broke off") from None
+    except TimeoutError:
+        raise HTTPException(408, f"the upload did not arrive within {_UPLOAD_SECONDS:g} s") from None
+    if not content:
+        raise HTTPException(422, "the body is empty; send the image file itself as the body")
+    return bytes(content)
+
+
+class Impatient(H11Protocol):
+    """Closes a connection whose first request has not come in time, so that silent ones cannot fill the server."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self.loop.call_later(FIRST_REQUEST_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        request: object = self.cycle  # None before the first request has come
+        if request is None:
+            self.transport.close()
+
+
+def listen(config: ServeConfig) -> tuple[socket.socket, str]:
+    """A socket that listens where the options say, and the address of the page."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((config.host, config.port))
+    except (OSError, OverflowError) as error:
+        listening.close()
+        why = getattr(error, "strerror", None) or str(error)
+        raise InvalidInputError(
+            f"--host {config.host} --port {config.port}: cannot listen there ({why}); --port 0 takes any free port"
+        ) from error
+    listening.listen(128)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
+    name = f"[{host}]" if family == socket.AF_INET6 else host
+    return listening, f"http://{name}:{listening.getsockname()[1]}/"

@@ -1,19 +1,170 @@
-"""The answer to a request for work: its events as they come, or one JSON object at the end."""
+"""Work and its answer: one thread does all inference, and the events of a task go to its client as they come."""
 
 import asyncio
 import json
+import logging
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
+from queue import SimpleQueue
 from typing import Any
 
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from multiguard.serve.worker import Event, Task
+from multiguard.errors import MultiGuardError
 
+Event = tuple[str, dict[str, Any]]  # its kind, and its data
+Work = Callable[["Task"], None]
 STREAM = "text/event-stream"
+_FEW = 4  # events that may wait for a slow client before copies of the image are left out
 _SEND_SECONDS = 20  # that a client may take to read a part of an answer
 _PATIENCE = 0.5  # seconds between two looks at the queue
 _SILENT = 30  # looks after which a silent stream says that it is alive
+_log = logging.getLogger("multiguard.serve")
+
+
+class BusyError(Exception):
+    """As many tasks are under way as may be; the client should come again later."""
+
+
+class CancelledTaskError(Exception):
+    """The client is gone, or the server stops: nobody waits for this work."""
+
+
+class Task:
+    """The work of one request, and its events on their way to the client."""
+
+    def __init__(self, worker: "Worker") -> None:
+        self._worker, self._loop = worker, asyncio.get_running_loop()
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._cancelled = threading.Event()
+        self._deadline: float | None = None  # from when it runs
+        self._placed = True
+        self._work: Work | None = None
+
+    @property
+    def late(self) -> bool:
+        """Whether its time is over."""
+        return self._deadline is not None and time.monotonic() > self._deadline
+
+    @property
+    def backlog(self) -> bool:
+        """Whether the client is slow to take its events."""
+        return self._events.qsize() > _FEW
+
+    def check(self) -> None:
+        """Raises `CancelledTaskError` if nobody waits for the work any more."""
+        if self._cancelled.is_set():
+            raise CancelledTaskError
+
+    def tell(self, kind: str, data: dict[str, Any]) -> None:
+        """Send an event to the client; raises as `check`."""
+        self.check()
+        self._put((kind, data))
+
+    def start(self, work: Work) -> None:
+        """Let the worker do this work when it comes to it."""
+        self._work = work
+        self._worker.enqueue(self)
+
+    async def take(self, seconds: float) -> Event | None:
+        """The next event, None after the last one; `TimeoutError` if there is none for so long."""
+        async with asyncio.timeout(seconds):
+            return await self._events.get()
+
+    def close(self) -> None:
+        """Cancel the work if it is not done, and free its place. From the event loop only."""
+        self._cancelled.set()
+        if self._placed:
+            self._placed = False
+            self._worker.leave(self)
+
+    def run(self, seconds: float) -> None:
+        """Do the work. In the worker's thread."""
+        self._deadline = time.monotonic() + seconds
+        assert self._work is not None
+        try:
+            self.check()
+            self._work(self)
+        except CancelledTaskError:
+            pass
+        except MultiGuardError as error:
+            self._fail(422, " ".join(str(error).split()))
+        except Exception:
+            _log.exception("a task failed")
+            self._fail(500, "the server failed on this image; its log says why")
+        self._put(None)
+
+    def stop(self) -> None:
+        """Cancel the work because the server stops. From any thread."""
+        self._cancelled.set()
+        self._fail(503, "the server is stopping")
+        self._put(None)
+
+    def ahead(self) -> int:
+        """How many tasks come before this one."""
+        return self._worker.ahead(self)
+
+    def _fail(self, status: int, message: str) -> None:
+        self._put(("error", {"error": message, "status": status}))
+
+    def _put(self, event: Event | None) -> None:
+        self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+
+class Worker:
+    """Runs tasks in the order they came. At most `places` tasks are under way, the one that runs among them.
+
+    Args:
+        places: How many tasks may be under way.
+        seconds: How long each of them may run.
+    """
+
+    def __init__(self, places: int, seconds: float) -> None:
+        self._places, self._seconds = places, seconds
+        self._tasks: list[Task] = []  # under way, those that still receive their image among them
+        self._queue: SimpleQueue[Task | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="multiguard-serve", daemon=True)
+        self._stopping = False
+
+    def begin(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def place(self) -> Task:
+        """A task with a place of its own; `BusyError` if all are taken."""
+        if self._stopping or len(self._tasks) >= self._places:
+            raise BusyError
+        self._tasks.append(task := Task(self))
+        return task
+
+    def leave(self, task: Task) -> None:
+        """Free the place of a task."""
+        self._tasks.remove(task)
+
+    def ahead(self, task: Task) -> int:
+        """How many tasks come before this one."""
+        return self._tasks.index(task) if task in self._tasks else 0
+
+    def enqueue(self, task: Task) -> None:
+        """Run the task after those that came before."""
+        self._queue.put(task)
+
+    def stop(self) -> None:
+        """End all work: running tasks stop at their next step, and no new one starts. May be called twice."""
+        self._stopping = True
+        for task in tuple(self._tasks):
+            task.stop()
+        self._queue.put(None)
+
+    def join(self, seconds: float) -> None:
+        """Wait until the thread has ended, for so long at most."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while (task := self._queue.get()) is not None and not self._stopping:
+            task.run(self._seconds)
 
 
 class Answer:

@@ -1,37 +1,42 @@
-"""The application: the page, its examples, and the interface that the page and other programs use."""
+"""The application: the page, its examples, the interface that programs use, and the server that listens for them."""
 
 import asyncio
 import hashlib
 import math
-from collections.abc import AsyncIterator, Sequence
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from types import FrameType
 
 import numpy as np
+import uvicorn
 from numpy.typing import NDArray
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from multiguard.data.image import decode_image
-from multiguard.errors import ImageError
-from multiguard.pipeline.predict_job import Predictor
-from multiguard.serve.access import Access
-from multiguard.serve.answer import STREAM, Answer
-from multiguard.serve.examples import Example
-from multiguard.serve.limits import ServeConfig
-from multiguard.serve.live_attack import attack_run
-from multiguard.serve.live_page import make_page, model_facts
-from multiguard.serve.runs import Run, Runs
-from multiguard.serve.worker import BusyError, Task, Work, Worker
+from multiguard.errors import ImageError, InvalidInputError
+from multiguard.models.config import ModelConfig
+from multiguard.pipeline.predict_job import Predictor, make_predictor
+from multiguard.serve.access import Access, Impatient, listen, own_names, read_upload
+from multiguard.serve.answer import STREAM, Answer, BusyError, Task, Work, Worker
+from multiguard.serve.limits import ServeConfig, is_address
+from multiguard.serve.page import Example, find_examples, make_page, model_facts
+from multiguard.serve.runs import Run, Runs, attack_run
+from multiguard.smooth.config import PredictConfig
 
-_UPLOAD_SECONDS = 60.0  # for an upload to arrive
 _MOST_DRAWS = 1_000_000
 _MOST_TYPICAL = 20.0  # typical radii of the noise, of a perturbation
 _RETRY_SECONDS = 10
+_HEADER_BYTES = 16_384
+_CONNECTIONS = 256
+_IDLE_SECONDS = 10
+_GRACE_SECONDS = 5
 
 
 class Service:
@@ -41,22 +46,22 @@ class Service:
 
     Args:
         predictor: The smoothed classifier, and how its draws are made.
-        part: What a request may cost.
+        config: What a request may cost.
         examples: The images that the page offers.
 
     >>> from multiguard import Smoother, TopK
     >>> from multiguard.smooth.config import PredictConfig
     >>> colours = Smoother(lambda x: x.mean((2, 3)), 0.5, labels=["red", "green", "blue"], device="cpu")
     >>> service = Service(Predictor(colours, TopK(1, k_prime=1), 8, "colours", PredictConfig()), ServeConfig())
-    >>> service.part.draws
+    >>> service.config.draws
     300
     """
 
-    def __init__(self, predictor: Predictor, part: ServeConfig, examples: Sequence[Example] = ()) -> None:
-        self.predictor, self.part, self.examples = predictor, part, tuple(examples)
-        self.worker, self.runs = Worker(part.queue, part.seconds), Runs()
+    def __init__(self, predictor: Predictor, config: ServeConfig, examples: Sequence[Example] = ()) -> None:
+        self.predictor, self.config, self.examples = predictor, config, tuple(examples)
+        self.worker, self.runs = Worker(config.queue, config.seconds), Runs()
         self._decoding = asyncio.Lock()  # one image at a time is held in full
-        self._page, self._policy = make_page(predictor, part, self.examples)
+        self._page, self._policy = make_page(predictor, config, self.examples)
 
     async def page(self, request: Request) -> Response:
         """The page."""
@@ -64,20 +69,20 @@ class Service:
 
     async def model(self, request: Request) -> Response:
         """What the server predicts with."""
-        return JSONResponse(model_facts(self.predictor, self.part))
+        return JSONResponse(model_facts(self.predictor, self.config))
 
     async def example(self, request: Request) -> Response:
         """The file of an example."""
         index = request.path_params["index"]
         if index >= len(self.examples):
             raise HTTPException(404, "there is no such example")
-        return Response(self.examples[index].content, media_type="application/octet-stream")
+        return Response(self.examples[index][1], media_type="application/octet-stream")
 
     async def predict(self, request: Request) -> Answer:
         """Predict an uploaded image."""
         draws, task = self._draws(request), self._place()
         try:
-            content = await _read(request, self.part.bytes)
+            content = await read_upload(request, self.config.bytes)
             run = Run(self.predictor, await self._decode(content), hashlib.sha256(content).hexdigest())
         except BaseException:
             task.close()
@@ -121,7 +126,7 @@ class Service:
         except BusyError:
             raise HTTPException(
                 429,
-                f"{self.part.queue} requests are under way, as many as this server takes; come back in a while",
+                f"{self.config.queue} requests are under way, as many as this server takes; come back in a while",
                 {"Retry-After": str(_RETRY_SECONDS)},
             ) from None
 
@@ -138,7 +143,7 @@ class Service:
         return run
 
     def _draws(self, request: Request) -> int:
-        given = request.query_params.get("draws", str(self.part.draws))
+        given = request.query_params.get("draws", str(self.config.draws))
         if not (given.isascii() and given.isdigit() and len(given) < 8 and 1 <= int(given) <= _MOST_DRAWS):
             raise HTTPException(400, f"draws must be a whole number from 1 to {_MOST_DRAWS}")
         return int(given)
@@ -159,7 +164,7 @@ class Service:
     async def _decode(self, content: bytes) -> NDArray[np.uint8]:
         async with self._decoding:
             try:
-                decode = partial(decode_image, size=self.predictor.size, most_pixels=self.part.pixels)
+                decode = partial(decode_image, size=self.predictor.size, most_pixels=self.config.pixels)
                 return await asyncio.to_thread(decode, content)
             except ImageError as error:
                 raise HTTPException(
@@ -203,6 +208,31 @@ def make_app(service: Service, names: Sequence[str] = ()) -> Starlette:
     return Starlette(routes=routes, middleware=[guard], lifespan=lifespan, exception_handlers={HTTPException: _error})
 
 
+def serve(
+    config: ServeConfig, model: ModelConfig, predict: PredictConfig, *, ready: Callable[[str, str], None]
+) -> None:
+    """Serve the live page until a signal comes; every number it tells to be proved holds, as `Service` says.
+
+    A port in use raises an error before the model is loaded.
+
+    Args:
+        config: Where the page is, and what a request may cost.
+        model: The model.
+        predict: How it is smoothed.
+        ready: Called with the name of the model and the address, once the page can be opened.
+    """
+    listening, address = listen(config)
+    predictor = make_predictor(model, predict)
+    if not predictor.size:
+        raise InvalidInputError(f"{predictor.model} takes images of any size; give --size, such as 224")
+    service = Service(predictor, config, find_examples(config.examples, predictor.size))
+    try:
+        make_server(service, partial(ready, predictor.model, address)).run([listening])
+    finally:
+        service.worker.stop()
+        service.worker.join(_GRACE_SECONDS)
+
+
 async def _error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
@@ -213,26 +243,39 @@ def _streams(request: Request) -> bool:
     return STREAM in request.headers.get("accept", "")
 
 
-async def _read(request: Request, most: int) -> bytes:
-    """The body, if it is an image by its type and not too large; it is kept in memory only."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not kind.startswith("image/") and kind != "application/octet-stream":
-        raise HTTPException(415, "send the image file itself as the body, with a Content-Type such as image/jpeg")
-    too_large = HTTPException(413, f"the upload is larger than the {most:,} bytes allowed; shrink the image")
-    length = request.headers.get("content-length", "0")
-    if not (length.isascii() and length.isdigit()) or int(length) > most:
-        raise too_large
-    content = bytearray()
-    try:
-        async with asyncio.timeout(_UPLOAD_SECONDS):
-            async for part in request.stream():
-                content += part
-                if len(content) > most:
-                    raise too_large
-    except ClientDisconnect:
-        raise HTTPException(400, "the upload broke off") from None
-    except TimeoutError:
-        raise HTTPException(408, f"the upload did not arrive within {_UPLOAD_SECONDS:g} s") from None
-    if not content:
-        raise HTTPException(422, "the body is empty; send the image file itself as the body")
-    return bytes(content)
+class _Server(uvicorn.Server):
+    """Ends the work of the service as soon as a signal comes, so that no stream keeps the server up."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._service, self._ready = service, ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, and say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop at a signal."""
+        self._service.worker.stop()
+        super().handle_exit(sig, frame)
+
+
+def make_server(service: Service, ready: Callable[[], None]) -> uvicorn.Server:
+    """The server of a service: plain HTTP, small headers, a bounded number of connections."""
+    host = service.config.host
+    config = uvicorn.Config(
+        make_app(service, own_names() if is_address(host) else (*own_names(), host)),
+        http=Impatient,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=_HEADER_BYTES,
+        limit_concurrency=_CONNECTIONS,
+        timeout_keep_alive=_IDLE_SECONDS,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    return _Server(config, service, ready)

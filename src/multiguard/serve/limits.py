@@ -19,7 +19,6 @@ class ServeConfig(Config, frozen=True):
 
     host: Annotated[str, described("Address; 0.0.0.0 lets other machines in.")] = "127.0.0.1"
     port: Annotated[Annotated[int, Meta(ge=0, lt=65536)], described("Port to listen on; 0 for any free one.")] = 8000
-    open: Annotated[bool, described("Open the page in the browser.")] = False
     examples: Annotated[Path | None, described("A folder of images to offer.")] = None
     draws: Annotated[
         Annotated[int, Meta(ge=1, lt=1_000_001)], described("Draws per image, and per click on More draws.")

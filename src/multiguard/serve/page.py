@@ -1,21 +1,30 @@
 """The page: one HTML document in the report's design that fetches nothing but this server's own answers."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import multiguard.data
 from multiguard.certify.noise import Noise, check_sampled
-from multiguard.errors import InvalidInputError
+from multiguard.data.image import decode_image, read_image_bytes
+from multiguard.data.sample import Sample
+from multiguard.errors import ImageError, InvalidInputError
 from multiguard.io.rounding import confidence, plain, round_down
 from multiguard.pipeline.predict_job import Predictor
 from multiguard.report.single_file import as_script_json, page_environment, policy_hash
-from multiguard.serve.examples import Example
+from multiguard.report.thumbnails import make_thumbnail
 from multiguard.serve.limits import ServeConfig
 from multiguard.version import __version__
 
+Example = tuple[str, bytes, str]  # an image that the page offers: its name, its file, and a thumbnail as a data URI
+_MOST = 8  # examples
+_PHOTOS = Path(multiguard.data.__file__).parent / "photos"
+_PHOTO_SIZE = 64  # pixels per side
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif")
 _STYLES = (("report", "report.css"), ("serve", "serve.css"))
 _SCRIPTS = (
     ("report", "elements.js"),
@@ -26,7 +35,7 @@ _REACH = 3  # of the slider, in typical radii of the noise
 _LONGEST, _DECIMALS = 6, 4  # of a radius as text: longer ones are rounded down
 
 
-def model_facts(predictor: Predictor, part: ServeConfig) -> dict[str, Any]:
+def model_facts(predictor: Predictor, config: ServeConfig) -> dict[str, Any]:
     """What the server predicts with, as JSON."""
     settings, how, rule = predictor.smoother.settings, predictor.part, predictor.rule
     return {
@@ -40,18 +49,18 @@ def model_facts(predictor: Predictor, part: ServeConfig) -> dict[str, Any]:
         "attacker": settings.noise.attacker,
         "alpha": how.alpha,
         "pilot_draws": how.pilot_draws,
-        "draws": part.draws,
+        "draws": config.draws,
         "device": str(settings.device),
-        "limits": {"bytes": part.bytes, "pixels": part.pixels, "seconds": part.seconds, "requests": part.queue},
+        "limits": {"bytes": config.bytes, "pixels": config.pixels, "seconds": config.seconds, "requests": config.queue},
         "version": __version__,
     }
 
 
-def make_page(predictor: Predictor, part: ServeConfig, examples: Sequence[Example]) -> tuple[str, str]:
+def make_page(predictor: Predictor, config: ServeConfig, examples: Sequence[Example]) -> tuple[str, str]:
     """The page, and the policy under which a browser may show it: only these scripts and styles, and no other site."""
     from markupsafe import Markup
 
-    facts, noise = model_facts(predictor, part), predictor.smoother.settings.noise
+    facts, noise = model_facts(predictor, config), predictor.smoother.settings.noise
     grid = slider_radii(noise)
     start = int(np.argmin(np.abs(np.array(grid) - noise.typical_radius / 2)))
     style = "\n".join(_text(*name) for name in _STYLES)
@@ -86,6 +95,32 @@ def make_page(predictor: Predictor, part: ServeConfig, examples: Sequence[Exampl
         )
     )
     return text, _policy(script, style)
+
+
+def find_examples(folder: Path | None, size: int) -> tuple[Example, ...]:
+    """The first few images of a folder, by name; without a folder the package's photos, for models that take photos.
+
+    Args:
+        folder: The folder; `InvalidInputError` if it holds no readable image.
+        size: Height and width of the model's images; for small ones photos say nothing.
+    """
+    if folder is None:
+        return tuple(_read(_PHOTOS)) if size >= _PHOTO_SIZE and _PHOTOS.is_dir() else ()
+    if not folder.is_dir():
+        raise InvalidInputError(f"examples is {folder}, which is not a folder")
+    found = tuple(_read(folder))
+    if not found:
+        raise InvalidInputError(f"examples is {folder}, which holds no readable image")
+    return found
+
+
+def _read(folder: Path) -> Iterator[Example]:
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES)
+    for path in files[:_MOST]:
+        with suppress(ImageError):  # the others may do
+            content = read_image_bytes(path)
+            thumbnail, *_ = make_thumbnail(Sample(path.name, decode_image(content, source=path), ()))
+            yield path.stem.replace("_", " ").replace("-", " "), content, thumbnail
 
 
 def slider_radii(noise: Noise) -> list[float]:
