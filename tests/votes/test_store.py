@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tests.votes.vote_runs import ADAPTIVE, KINDS, THRESHOLD, UNLABELLED, provenance, row, same, shard_path, write
 
-from multiguard.errors import VotesError
-from multiguard.votes import read_votes
+from multiguard.errors import ImageFailure, InvalidInputError, VotesError
+from multiguard.votes import Votes, VotesWriter, read_votes
 
 RUN = provenance()
 
@@ -147,9 +147,30 @@ def test_exchange_after_opening(tmp_path):
         votes.ranked(4)
 
 
-@pytest.mark.parametrize("code", ["import multiguard.votes", "import multiguard.smooth"])
+@pytest.mark.parametrize("code", ["import multiguard.votes", "import torch"])
 def test_import_without_torch(code):
     """Votes need no torch; the second case shows that the first can fail."""
     block = "import sys; sys.modules['torch'] = None\n"
     done = subprocess.run([sys.executable, "-c", block + code], capture_output=True, text=True, check=False)
     assert (done.returncode == 0) == (code == "import multiguard.votes"), done.stderr
+
+
+@pytest.mark.parametrize("kind", ["pilot", "threshold", "adaptive"])
+def test_votes_in_memory(tmp_path, kind):
+    """Votes in memory are like those of a folder, failures and subsets included."""
+    run = provenance(**KINDS[kind])
+    rows, failure = [row(run, position) for position in (0, 2, 3, 4)], ImageFailure(run.image_ids[1], "unreadable")
+    writer = VotesWriter(tmp_path, run, shard_images=5)
+    writer.write(0, rows, [failure])
+    made, read = Votes.of(run, rows, [failure]), read_votes(tmp_path)
+    kept = {run.image_ids[position] for position in (1, 2, 4)}
+    for one, other in ((made, read), (made.subset(kept), read.subset(kept))):
+        for name in ("provenance", "ids", "labels", "image_hashes", "failures"):
+            assert getattr(one, name) == getattr(other, name), name
+        for mine, theirs in zip(one.rows(adaptive=True), other.rows(adaptive=True), strict=True):
+            assert same(mine.votes, theirs.votes)
+            assert same(mine.pilot, theirs.pilot)
+    assert made.manifest_hash == Votes.of(run, rows, [failure]).manifest_hash
+    assert made.manifest_hash != Votes.of(run, rows, [ImageFailure(failure.image_id, "else")]).manifest_hash
+    with pytest.raises(InvalidInputError, match="must hold the images"):
+        Votes.of(run, rows)

@@ -206,7 +206,7 @@ def _collect(votes: Votes, certifier: Certifier, source: LabelSource) -> Certifi
         config=certifier.config,
         noise=run.noise,
         label_names=run.label_names,
-        ids=votes.ids,
+        ids=Ragged.of(votes.ids, str),
         labelled=source == "truth",
         labels=certifier.labels.build(),
         radii={method: radii.build() for method, radii in certifier.radii.items()},
@@ -216,7 +216,7 @@ def _collect(votes: Votes, certifier: Certifier, source: LabelSource) -> Certifi
         predicted_hits=certifier.predicted_hits.build(),
         bare=certifier.bare.build(),
         draws=draws_taken(votes, certifier.config),
-        image_hashes=votes.image_hashes,
+        image_hashes=Ragged.of(votes.image_hashes, str),
         failures=votes.failures,
     )
 

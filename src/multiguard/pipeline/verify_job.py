@@ -114,7 +114,7 @@ def _choice(record: Path | None, certified: Results, votes: Votes) -> Check:
         others = tuned.others(votes)
     except InvalidInputError as error:
         return Check(False, f"{record}: {error}")
-    if (others.ids, others.failures, tuned.best.rule) != (stored.ids, stored.failures, stored.config.rule):
+    if ([*others.ids], others.failures, tuned.best.rule) != ([*stored.ids], stored.failures, stored.config.rule):
         return Check(False, f"{record} chose {tuned.best.rule} for {len(others)} images, but not what is certified")
     return Check(True, f"{part}: all that had no part in the choice of {tuned.best.rule} by {record}")
 

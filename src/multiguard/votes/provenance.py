@@ -8,7 +8,7 @@ from typing import Any, get_args
 from multiguard.certify.noise import BandAblation, NoiseField, as_noise
 from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
-from multiguard.io.ragged import Ragged
+from multiguard.io.rows import Rows
 from multiguard.io.short_repr import short_repr
 
 
@@ -64,7 +64,7 @@ class Provenance:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", as_noise(self.noise))
-        object.__setattr__(self, "image_ids", Ragged.of(self.image_ids, str))
+        object.__setattr__(self, "image_ids", _as_rows(self.image_ids))
         for name in ("score_threshold", "stopping"):
             object.__setattr__(self, name, _as_read_back(name, getattr(self, name)))
         _check_rule(self)
@@ -101,6 +101,13 @@ class Provenance:
     def differences(self, other: "Provenance") -> list[str]:
         """Return the names of the fields in which two runs differ."""
         return [f.name for f in fields(self) if getattr(self, f.name) != getattr(other, f.name)]
+
+
+def _as_rows(ids: Sequence[str]) -> Rows[str]:
+    try:
+        return Rows.of(ids, str)
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"image_ids: a name is not UTF-8, and cannot be stored ({error}); rename it") from error
 
 
 def _as_read_back(name: str, value: Any) -> Any:

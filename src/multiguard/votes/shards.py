@@ -33,8 +33,8 @@ from multiguard.io.files import (
     remove_partial_files,
     write_atomically,
 )
-from multiguard.io.ragged import distinct
 from multiguard.io.records import checksum, convert, decode_checked, encode_checked
+from multiguard.io.rows import distinct
 from multiguard.io.short_repr import short_repr
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.types import VoteRow, check_head, check_row, decode_votes, encode_votes
@@ -45,7 +45,7 @@ _SHARD, _VERSION = "multiguard-votes-shard", 6
 _METADATA = b"multiguard"  # the key in the metadata of a shard
 _SHARD_NAME = re.compile(r"votes-\d{5,}\.parquet")
 _REMAKE = "Vote again with the same command, which makes the shard again."
-_HEAD = ["image_id", "labels", "draws", "image_sha256"]
+HEAD = ["image_id", "labels", "draws", "image_sha256"]
 _VOTES = ("votes", "pilot", "bare")
 _TYPES = {"image_id": pa.string(), "labels": pa.list_(pa.uint16()), "draws": pa.int64()}
 _TYPES |= {"votes": pa.binary(), "pilot": pa.binary(), "image_sha256": pa.string(), "bare": pa.binary()}
@@ -222,9 +222,8 @@ def write_shard(
     folder: Path, run: Manifest, index: int, rows: Sequence[VoteRow], failures: Sequence[ImageFailure]
 ) -> Shard:
     """Write a shard atomically; rows that do not fit the run, or other images, raise `InvalidInputError`."""
-    if not run.consists_of(index, [row.image_id for row in rows], failures):
-        raise InvalidInputError(f"shard {index} must hold the images {run.ids(index)}, in this order, each once.")
-    records = [_record(row, run.provenance) for row in rows]
+    check_shard(run, index, rows, failures)
+    records = [_record(row) for row in rows]
     described = _Metadata(run.run_hash, index, tuple(failures), _rows_checksum(records))
     metadata = encode_checked(described, format=_SHARD, version=_VERSION)
     table = pa.Table.from_pylist(records, schema=_SCHEMA.with_metadata({_METADATA: metadata}))
@@ -237,11 +236,29 @@ def write_shard(
     return Shard(hashlib.sha256(file.getvalue()).hexdigest(), tuple(failures))
 
 
-def _record(row: VoteRow, provenance: Provenance) -> dict[str, Any]:
-    try:
-        check_row(row, provenance)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"image {row.image_id!r} cannot be stored: it has {error}") from error
+def check_shard(run: Manifest, index: int, rows: Sequence[VoteRow], failures: Sequence[ImageFailure]) -> None:
+    """Raise `InvalidInputError` unless these are the images of a shard, and their votes fit the run."""
+    if not run.consists_of(index, [row.image_id for row in rows], failures):
+        raise InvalidInputError(f"shard {index} must hold the images {run.ids(index)}, in this order, each once.")
+    for row in rows:
+        try:
+            check_row(row, run.provenance)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"image {row.image_id!r} cannot be stored: it has {error}") from error
+
+
+def rows_checksum(rows: Iterable[VoteRow]) -> str:
+    """The sha256 of everything in the rows."""
+    return _rows_checksum(map(_record, rows))
+
+
+def heads_of(rows: Iterable[VoteRow]) -> pa.Table:
+    """What is known of images without their votes, as `read_shard` returns it."""
+    heads = [(row.image_id, row.labels, row.draws, row.image_hash) for row in rows]
+    return pa.table([pa.array([head[i] for head in heads], _TYPES[name]) for i, name in enumerate(HEAD)], HEAD)
+
+
+def _record(row: VoteRow) -> dict[str, Any]:
     labels, votes = [int(label) for label in row.labels], (row.votes, row.pilot, row.bare)
     head = {"image_id": row.image_id, "labels": labels, "draws": row.draws, "image_sha256": row.image_hash}
     encoded = (None if each is None else encode_votes(each) for each in votes)
@@ -254,19 +271,9 @@ def _rows_checksum(records: Iterable[Mapping[str, Any]]) -> str:
     for record in records:
         stored = [record[name] for name in _VOTES if name in record]
         lengths = [None if data is None else len(data) for data in stored]
-        digest.update(json.dumps([[record[name] for name in _HEAD], lengths]).encode())
+        digest.update(json.dumps([[record[name] for name in HEAD], lengths]).encode())
         digest.update(b"".join(data or b"" for data in stored))
     return digest.hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What is known of an image without reading its votes."""
-
-    image_id: str
-    labels: tuple[int, ...]
-    draws: int
-    image_hash: str | None
 
 
 @dataclass(frozen=True)
@@ -281,8 +288,10 @@ class ReadShard:
         return open_parquet(_read_content(self.path, self.shard.sha256))
 
 
-def read_shard(folder: Path, run: Manifest, index: int) -> tuple[ReadShard, list[Head]]:
-    """Return a shard whose checksum, run, index and images are the right ones, and its images; raises `VotesError`.
+def read_shard(folder: Path, run: Manifest, index: int) -> tuple[ReadShard, pa.Table]:
+    """Return a shard whose checksum, run, index and images are the right ones, and a row for each image.
+
+    A row is the id, the labels, the draws and the hash. Anything else raises `VotesError`.
 
     The manifest of a finished run knows the checksum of the file. Before, all rows are compared with the checksum in
     the shard itself.
@@ -297,7 +306,7 @@ def read_shard(folder: Path, run: Manifest, index: int) -> tuple[ReadShard, list
     if metadata.run != run.run_hash:
         raise VotesError(f"{path} comes from another run than the manifest beside it; restore the right one.")
     same_failures = known is None or known.failures == metadata.failures
-    voted = [head.image_id for head in heads]
+    voted = [str(image_id) for image_id in heads["image_id"].to_pylist()]
     if not (metadata.index == index and same_failures and run.consists_of(index, voted, metadata.failures)):
         raise VotesError(f"{path} does not hold the {len(run.ids(index))} images of shard {index}. {_REMAKE}")
     return ReadShard(path, Shard(hashlib.sha256(content).hexdigest(), metadata.failures)), heads
@@ -314,28 +323,29 @@ def _read_content(path: Path, sha256: str | None) -> bytes:
     return content
 
 
-def _decode_shard(content: bytes, provenance: Provenance, *, verify_rows: bool) -> tuple[_Metadata, list[Head]]:
+def _decode_shard(content: bytes, run: Provenance, *, verify_rows: bool) -> tuple[_Metadata, pa.Table]:
     file = open_parquet(content)
-    groups = range(file.num_row_groups)
-    schema = file.schema_arrow
-    if not schema.equals(_SCHEMA) or any(file.metadata.row_group(i).num_rows > 1 for i in groups):
-        raise VotesError("it has other columns, or more than one image in a row group")
+    schema, groups = file.schema_arrow, range(file.num_row_groups)
+    single = all(file.metadata.row_group(i).num_rows == 1 for i in groups) or file.metadata.num_rows == 0
+    if not (single and schema.equals(_SCHEMA)):
+        raise VotesError("it has other columns, or not one image in each row group")
     stored = decode_checked((schema.metadata or {}).get(_METADATA, b""), format=_SHARD, version=_VERSION)
     metadata = convert(stored, _Metadata)
-    records = file.read(columns=None if verify_rows else _HEAD).to_pylist()
+    table = file.read(columns=None if verify_rows else HEAD)
+    records = table.to_pylist()
     if verify_rows and _rows_checksum(records) != metadata.rows_sha256:
         raise VotesError("its rows have another checksum than the one in its metadata")
-    return metadata, [_head(record, provenance) for record in records]
+    for record in records:
+        _check_head(record, run)
+    return metadata, table.select(HEAD).replace_schema_metadata(None)
 
 
-def _head(record: Mapping[str, Any], run: Provenance) -> Head:
-    """The head of a row, if it fits the run; only the hash of the image may be missing."""
+def _check_head(record: Mapping[str, Any], run: Provenance) -> None:
+    """Raise `VotesError` unless a row fits the run; only the hash of the image may be missing."""
     if any(record[name] is None for name in ("image_id", "labels", "draws")) or None in record["labels"]:
         raise VotesError(f"a row lacks its id, its labels or its draws: {record['image_id']!r}")
-    head = Head(record["image_id"], tuple(record["labels"]), record["draws"], record["image_sha256"])
-    with _fitting(head.image_id):
-        check_head(head.labels, head.draws, run)
-    return head
+    with _fitting(record["image_id"]):
+        check_head(tuple(record["labels"]), record["draws"], run)
 
 
 @contextmanager
@@ -347,23 +357,20 @@ def _fitting(image_id: str) -> Iterator[None]:
         raise VotesError(f"image {image_id!r} has {error} The manifest is not that of these votes.") from error
 
 
-def read_rows(file: pq.ParquetFile, rows: Sequence[int], heads: Sequence[Head], run: Provenance) -> list[VoteRow]:
-    """Return the votes of these images of a shard; a head or votes that do not fit the run raise `VotesError`."""
+def read_rows(file: pq.ParquetFile, rows: Sequence[int], run: Provenance) -> list[VoteRow]:
+    """Return the votes of these images of a shard; votes that do not fit the run raise `VotesError`."""
     try:
         records = file.read_row_groups(list(rows)).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
-        named = f"image {heads[0].image_id!r}" + (f" and {len(heads) - 1} more" if len(heads) > 1 else "")
-        raise VotesError(f"the votes of {named} cannot be read: {error}") from error
-    return [_row(record, head, run) for record, head in zip(records, heads, strict=True)]
+        raise VotesError(f"the votes of {len(rows)} images cannot be read: {error}") from error
+    return [_row(record, run) for record in records]
 
 
-def _row(record: Mapping[str, Any], head: Head, run: Provenance) -> VoteRow:
-    if _head(record, run) != head:
-        raise VotesError(f"the votes of image {head.image_id!r} are not where they were when the shard was opened.")
-    with _fitting(head.image_id):
-        votes = decode_votes(record["votes"] or b"", head.draws, run)
+def _row(record: Mapping[str, Any], run: Provenance) -> VoteRow:
+    with _fitting(record["image_id"]):
+        votes = decode_votes(record["votes"] or b"", record["draws"], run)
         pilot = None if record["pilot"] is None else decode_votes(record["pilot"], run.pilot_draws, run)
         bare = None if record["bare"] is None else decode_votes(record["bare"], 1, run)
-        result = VoteRow(head.image_id, head.labels, votes, pilot, head.image_hash, bare)
-        check_row(result, run)
-    return result
+        row = VoteRow(record["image_id"], tuple(record["labels"]), votes, pilot, record["image_sha256"], bare)
+        check_row(row, run)
+    return row

@@ -1,28 +1,33 @@
-"""The votes of a run as they are read: image by image, ranked or as sets, whichever they are."""
+"""The votes of a run, in memory or in a folder: image by image, ranked or as sets, whichever they are."""
 
-from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from multiguard.certify.rules import RuleName
-from multiguard.errors import VotesError
-from multiguard.io.ragged import Ragged, RaggedBuilder
+from multiguard.errors import ImageFailure, VotesError
 from multiguard.io.records import checksum
+from multiguard.io.rows import Rows
+from multiguard.votes.provenance import Provenance
 from multiguard.votes.shards import (
-    Head,
+    HEAD,
     Manifest,
     OpenManifest,
     ReadShard,
+    check_shard,
+    heads_of,
     open_manifest,
     read_rows,
     read_shard,
+    rows_checksum,
     shard_name,
 )
 from multiguard.votes.types import DrawVotes, Ranked, VoteRow, as_hits, as_ranked
@@ -54,17 +59,46 @@ def open_votes(opened: OpenManifest, *, partial: bool = False) -> "Votes":
         remedy = "Vote again with the same command to resume it."
         present = f"{len(indices)} of {manifest.shard_count} shards"
         raise VotesError(f"{folder} holds {present}: its run has not finished. {remedy}")
-    return Votes(manifest, opened.sha256, _shards(folder, manifest, indices))
-
-
-def _shards(folder: Path, manifest: Manifest, indices: Sequence[int]) -> Iterator[tuple[ReadShard, list[Head]]]:
+    shards, heads = list[ReadShard](), [heads_of([])]
     for index in indices:
         with suppress(VotesError) if manifest.extends else nullcontext():  # a shard that is not extended yet
-            yield read_shard(folder, manifest, index)
+            shard, table = read_shard(folder, manifest, index)
+            shards.append(shard)
+            heads.append(table)
+    stored = {one.path.name: one.shard.sha256 for one in shards}
+    votes = Votes(manifest.provenance, pa.concat_tables(heads), _Shards(shards, heads[1:], manifest.provenance))
+    votes.failures = tuple(failure for one in shards for failure in one.shard.failures)
+    # The manifest holds the checksum of every shard once the run has finished.
+    votes.manifest_hash = (
+        opened.sha256 if manifest.finished else checksum({"manifest": opened.sha256, "shards": stored})
+    )
+    return votes
+
+
+class _Shards:
+    """Reads images of shards; the last shard stays in memory while its images are read."""
+
+    def __init__(self, shards: Sequence[ReadShard], heads: Sequence[pa.Table], run: Provenance) -> None:
+        self._shards, self._run = shards, run
+        self._ends = np.cumsum([len(table) for table in heads])
+        self._open: tuple[int, pq.ParquetFile] | None = None
+
+    def __call__(self, positions: Sequence[int]) -> list[VoteRow]:
+        rows = list[VoteRow]()
+        for index, group in groupby(positions, key=self._shard_of):
+            if self._open is None or self._open[0] != index:
+                self._open = (index, self._shards[index].open())
+            file, end = self._open[1], int(self._ends[index])
+            start = end - file.num_row_groups
+            rows += read_rows(file, [position - start for position in group], self._run)
+        return rows
+
+    def _shard_of(self, position: int) -> int:
+        return int(np.searchsorted(self._ends, position, "right"))
 
 
 class Votes:
-    """The votes of a run, unaltered since they were written; an image is read when it is needed.
+    """The votes of a run, unaltered since they were made; of those in a folder an image is read when it is needed.
 
     A shard stays in memory while its images are read, and its checksum is computed from those very bytes: a shard that
     is replaced after the folder was opened is refused.
@@ -84,31 +118,51 @@ class Votes:
         multiguard.errors.VotesError: these are votes of the top-k rule: ...
     """
 
-    def __init__(self, manifest: Manifest, digest: str, shards: Iterable[tuple[ReadShard, Sequence[Head]]]) -> None:
-        self.provenance = manifest.provenance  # all that determines the votes
-        self._shards, lengths = list[ReadShard](), list[int]()
-        ids, labels, hashes = RaggedBuilder(str), RaggedBuilder(np.uint16), RaggedBuilder(str)
-        self._draws = array("q")
-        for shard, heads in shards:
-            self._shards.append(shard)
-            lengths.append(len(heads))
-            ids.extend(head.image_id for head in heads)
-            labels.extend(head.labels for head in heads)
-            hashes.extend(head.image_hash for head in heads)
-            self._draws.extend(head.draws for head in heads)
-        self._shard_of = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)  # of each image
-        self._row_of = np.concatenate([np.empty(0, np.int32), *(np.arange(n, dtype=np.int32) for n in lengths)])
-        self._open: tuple[ReadShard, pq.ParquetFile] | None = None
-        self._labels: Ragged[tuple[int, ...]] = labels.build()
-        self.ids: Ragged[str] = ids.build()  # of the images that have votes
-        self.image_hashes: Ragged[str | None] = hashes.build()  # of what was voted on; None where it is unknown
-        self.failures = tuple(failure for one in self._shards for failure in one.shard.failures)  # without votes
-        stored = {one.path.name: one.shard.sha256 for one in self._shards}
-        # The sha256 of the manifest, which holds the checksum of every shard once the run has finished.
-        self.manifest_hash = digest if manifest.finished else checksum({"manifest": digest, "shards": stored})
+    provenance: Provenance  # all that determines the votes
+    ids: Rows[str]  # of the images that have votes
+    image_hashes: Rows[str | None]  # of what was voted on; None where it is unknown
+    failures: tuple[ImageFailure, ...]  # the images without votes
+
+    def __init__(self, provenance: Provenance, heads: pa.Table, read: Callable[[Sequence[int]], list[VoteRow]]) -> None:
+        self.provenance, self.failures = provenance, ()
+        self._set_heads(heads)
+        self._read, self._positions = read, np.arange(len(heads), dtype=np.int32)
+
+    @staticmethod
+    def of(provenance: Provenance, rows: Sequence[VoteRow], failures: Sequence[ImageFailure] = ()) -> "Votes":
+        """Return votes in memory; rows that do not fit the run, or other images, raise `InvalidInputError`.
+
+        Args:
+            provenance: All that determines the votes.
+            rows: The votes of its images, in order.
+            failures: Those of its images that have no votes, in order.
+
+        Example:
+            >>> votes = Votes.of(run, [vote(run, position) for position in range(5)])  # a Provenance of 5 images
+            >>> votes.ids == read_votes(folder).ids
+            True
+        """
+        whole = Manifest(provenance, max(1, len(provenance.image_ids)))
+        check_shard(whole, 0, rows, failures)
+        votes = Votes(provenance, heads_of(rows), lambda positions: [rows[position] for position in positions])
+        votes.failures = tuple(failures)
+        return votes
+
+    def _set_heads(self, heads: pa.Table) -> None:
+        columns = dict(zip(HEAD, (heads[name].combine_chunks() for name in HEAD), strict=True))
+        self.ids, self._labels = Rows[str](columns["image_id"]), Rows[tuple[int, ...]](columns["labels"])
+        self.image_hashes = Rows[str | None](columns["image_sha256"])
+        self._draws: NDArray[np.int64] = columns["draws"].to_numpy()
+        self._heads = heads
+
+    @cached_property
+    def manifest_hash(self) -> str:
+        """The sha256 of the manifest, which covers every shard; of votes in memory, that of everything in them."""
+        rows, failures = rows_checksum(self.rows(adaptive=True)), [[one.image_id, one.reason] for one in self.failures]
+        return checksum({"provenance": self.provenance, "rows": rows, "failures": failures})
 
     @property
-    def labels(self) -> Ragged[tuple[int, ...]]:
+    def labels(self) -> Rows[tuple[int, ...]]:
         """The label indices of each image, the ground truth; a run without labels raises `VotesError`."""
         if not self.provenance.labelled:
             remedy = "choose the labels from their pilot draws (certify --no-labels)"
@@ -144,10 +198,8 @@ class Votes:
             ['image-é-0', 'image-é-1']
         """
         self._check_adaptive(adaptive)
-        for _, positions in groupby(range(len(self)), key=lambda position: int(self._shard_of[position])):
-            own = list(positions)
-            for start in range(0, len(own), _IMAGES_AT_A_TIME):
-                yield from self._read(own[start : start + _IMAGES_AT_A_TIME])
+        for start in range(0, len(self), _IMAGES_AT_A_TIME):
+            yield from self._read(self._positions[start : start + _IMAGES_AT_A_TIME].tolist())
 
     def subset(self, ids: Collection[str]) -> "Votes":
         """Return the votes of these images only, failed ones among them, in the same order.
@@ -155,25 +207,23 @@ class Votes:
         Example:
             >>> votes = read_votes(folder)  # a folder with the votes of 5 images
             >>> votes.subset({"image-é-3", "image-é-1"}).ids
-            Texts('image-é-1', 'image-é-3')
+            Rows('image-é-1', 'image-é-3')
         """
         part = copy(self)
-        kept = [position for position, name in enumerate(self.ids) if name in ids]
-        part._shard_of, part._row_of = self._shard_of[kept], self._row_of[kept]
-        part._draws = array("q", (self._draws[position] for position in kept))
-        part.ids, part._labels = self.ids.take(kept), self._labels.take(kept)
-        part.image_hashes = self.image_hashes.take(kept)
+        kept = np.array([position for position, name in enumerate(self.ids) if name in ids], np.int64)
+        part._set_heads(self._heads.take(kept))
+        part._positions = self._positions[kept]
         part.failures = tuple(failure for failure in self.failures if failure.image_id in ids)
         return part
 
     def draws_of(self, position: int) -> int:
         """Return how many draws certify one image, without reading its votes."""
-        return self._draws[position]
+        return int(self._draws[position])
 
     def row(self, position: int, *, adaptive: bool = False) -> VoteRow:
         """Return one image; `adaptive` says that the caller certifies by the method betting, at any number of draws."""
         self._check_adaptive(adaptive)
-        return self._read([position])[0]
+        return self._row(position)
 
     def ranked(self, position: int, *, adaptive: bool = False) -> Ranked:
         """Return (draws, K'): the labels of each draw, best first; sets raise `VotesError`. Arguments as in `row`."""
@@ -192,7 +242,7 @@ class Votes:
         return as_hits(self._pilot(position))
 
     def _pilot(self, position: int) -> DrawVotes:
-        pilot = self._read([position])[0].pilot
+        pilot = self._row(position).pilot
         if pilot is None:
             raise VotesError("these votes hold no pilot draws to choose labels from; vote again with pilot draws.")
         return pilot
@@ -204,13 +254,5 @@ class Votes:
                 "method 'betting' may certify them; to do so, read them with adaptive=True."
             )
 
-    def _read(self, positions: Sequence[int]) -> list[VoteRow]:
-        """The images at these positions, all of one shard."""
-        shard = self._shards[self._shard_of[positions[0]]]
-        if self._open is None or self._open[0] is not shard:
-            self._open = (shard, shard.open())
-        rows, heads = self._row_of[positions].tolist(), [self._head(position) for position in positions]
-        return read_rows(self._open[1], rows, heads, self.provenance)
-
-    def _head(self, position: int) -> Head:
-        return Head(self.ids[position], self._labels[position], self._draws[position], self.image_hashes[position])
+    def _row(self, position: int) -> VoteRow:
+        return self._read([int(self._positions[position])])[0]

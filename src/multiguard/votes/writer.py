@@ -107,7 +107,7 @@ class VotesWriter:
         with suppress(VotesError):
             if (run := self._extended()) is not None:
                 shard, heads = read_shard(self._folder, run, index)
-                rows = read_rows(shard.open(), range(len(heads)), heads, run.provenance)
+                rows = read_rows(shard.open(), range(len(heads)), run.provenance)
                 return {row.image_id: row for row in rows}
         return {}
 
