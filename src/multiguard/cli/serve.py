@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from multiguard.cli.options import Fields, with_options
+from multiguard.cli.options import Fields, Set, configured, with_options
 from multiguard.cli.terminal import echo
 from multiguard.models.config import ModelConfig
 from multiguard.serve.limits import ServeConfig
@@ -24,11 +24,11 @@ _PREDICT = {
 }
 _Model = Annotated[dict[str, Any], Fields(ModelConfig, only=tuple(_MODEL), help=_MODEL)]
 _Predict = Annotated[dict[str, Any], Fields(PredictConfig, only=tuple(_PREDICT), help=_PREDICT)]
-_Serve = Annotated[dict[str, Any], Fields(ServeConfig, only=("host", "port", "examples", "draws"))]
+_Serve = Annotated[dict[str, Any], Fields(ServeConfig, only=("host", "port", "examples"))]
 
 
 @with_options
-def serve_command(model: _Model, predict: _Predict, part: _Serve) -> None:
+def serve_command(model: _Model, predict: _Predict, part: _Serve, set_: Set = None) -> None:
     """Show live what is proved of a photo: a page on this machine, with an attack to try.
 
     Example: multiguard serve
@@ -36,7 +36,7 @@ def serve_command(model: _Model, predict: _Predict, part: _Serve) -> None:
     from multiguard.models.spec import DEFAULT_MODEL
     from multiguard.serve import serve
 
-    config = ServeConfig(**part)
+    config = configured(ServeConfig, part, set_)
 
     def ready(name: str, address: str) -> None:
         echo(f"{name}: {address}  (Ctrl-C stops it)")
