@@ -11,7 +11,7 @@ REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared"
 
 if importlib.util.find_spec("torch") is not None:  # `make lowest` runs without it
-    from multiguard.models.torchvision_operators import declare_absent_operators
+    from multiguard.models.weight_files import declare_absent_operators
 
     declare_absent_operators()  # for tests that import timm or transformers themselves
 

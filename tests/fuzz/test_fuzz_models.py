@@ -3,7 +3,6 @@
 import io
 import json
 import zipfile
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from tests.fuzz.mutations import (
 )
 
 from multiguard.certify import Gaussian
-from multiguard.io.records import checksum
 from multiguard.models import load
 from multiguard.models.backbone import build_backbone
 from multiguard.models.model_folder import ModelCard, load_folder, read_card, save_folder
@@ -42,11 +40,6 @@ def model(tmp_path_factory):
     return folder
 
 
-def signed(content: dict) -> str:
-    """The card with the checksum of its content, as a forger would write it."""
-    return json.dumps({**content, "sha256": checksum(content)})
-
-
 @soaked
 def test_model_card(model, tmp_path, examples):
     """A model card is read or refused."""
@@ -54,9 +47,6 @@ def test_model_card(model, tmp_path, examples):
 
     def check(data: bytes) -> None:
         folder = copy_folder(model, tmp_path / "m")
-        with suppress(ValueError, RecursionError):  # a forger fits the checksum where there is JSON
-            if isinstance(changed := json.loads(data), dict):
-                data = signed(changed).encode("utf-8", "surrogatepass")
         write_file(folder / "model.json", data)
         read_or_refused(lambda: load_folder(folder))
 
@@ -68,7 +58,7 @@ def test_model_card_of_huge_network(model, tmp_path):
     folder = copy_folder(model, tmp_path / "m")
     stored = json.loads((model / "model.json").read_text())
     for architecture in ("cnn:2000", "cnn:99999999999", f"{9**400}cnn:2"):
-        (folder / "model.json").write_text(signed({**stored, "architecture": architecture}))
+        (folder / "model.json").write_text(json.dumps({**stored, "architecture": architecture}))
         assert read_card(folder).architecture == architecture
         assert read_or_refused(lambda: load_folder(folder)) is None
 

@@ -63,14 +63,14 @@ def test_forbidden_calls():
         r"|^(pickle|cPickle|dill|joblib|marshal|shelve|cloudpickle|subprocess)\."
     )
     allowed = {"torch.compile", "re.compile"}
-    copies = {("models/estimator.py", name) for name in ("pickle.dumps", "pickle.loads")}  # of an object in memory
+    copies = {("models/sklearn.py", name) for name in ("pickle.dumps", "pickle.loads")}  # of an object in memory
     found = {(file, name) for file, name, _ in CALLS if forbidden.search(name) and name not in allowed} - copies
     assert {name for _, name in found if not name.endswith(".eval")} == set(), found  # a network's eval mode
     assert all(KEYWORDS[id(node)].get("weights_only") == "True" for _, name, node in CALLS if name == "torch.load")
     assert all(KEYWORDS[id(node)].get("allow_pickle") == "False" for _, name, node in CALLS if name == "np.load")
     assert {file for file, name, _ in CALLS if name == "yaml.load"} == {"io/yaml_text.py"}
     importing = {file for file, name, _ in CALLS if name.endswith("import_module")}
-    assert importing == {"cli/main.py", "lazy.py", "models/python_code.py", "models/weight_files.py"}
+    assert importing == {"cli/main.py", "lazy.py", "models/code.py", "models/weight_files.py"}
 
 
 def test_forbidden_call_search(tmp_path):

@@ -12,7 +12,7 @@ from torch import nn
 from multiguard.errors import ModelError
 from multiguard.io.files import read_regular
 from multiguard.models import load
-from multiguard.models.huggingface_config import MODEL_TYPES, size_limit
+from multiguard.models.huggingface import MODEL_TYPES, size_limit
 
 transformers = pytest.importorskip("transformers")
 _opened: list[str] = []

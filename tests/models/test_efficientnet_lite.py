@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from multiguard.errors import ModelError
 from multiguard.models.backbone import build_backbone
-from multiguard.models.efficientnet_lite import EfficientNetLite, InvertedBlock, SameConv2d, set_drop_path
+from multiguard.models.networks import EfficientNetLite, InvertedBlock, SameConv2d, set_drop_path
 
 
 def timm_network(variant: int, **options) -> nn.Module:

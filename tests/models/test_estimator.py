@@ -24,7 +24,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from multiguard.errors import ModelError
 from multiguard.models import load
-from multiguard.models.estimator import estimator_hash
+from multiguard.models.sklearn import estimator_hash
 from multiguard.smooth import Smoother
 
 RNG = np.random.default_rng(0)
@@ -151,7 +151,7 @@ FIT = """
 import sys
 sys.path[:0] = {path!r}
 from tests.models.test_estimator import HASHED, X, Y
-from multiguard.models.estimator import estimator_hash
+from multiguard.models.sklearn import estimator_hash
 print([estimator_hash(model.fit(X, Y)) for model in HASHED])
 """
 HASHED = [

@@ -39,7 +39,7 @@ def test_torchvision_without_operators(tmp_path):
     program = f"""
 import sys
 sys.path.insert(0, {str(tmp_path)!r})
-from multiguard.models import torchvision_operators as operators
+from multiguard.models import weight_files as operators
 operators.declare_absent_operators()
 import torchvision
 print(torchvision.ready, torchvision.__file__.startswith({str(tmp_path)!r}), len(operators._declared))

@@ -7,7 +7,7 @@ from torch import nn
 from multiguard.certify import Gaussian
 from multiguard.models.backbone import build_backbone
 from multiguard.models.model_folder import ModelCard, load_folder, save_folder
-from multiguard.models.unet import DenoisingNetwork, UNet
+from multiguard.models.networks import DenoisingNetwork, UNet
 
 
 @pytest.mark.parametrize("size", [(16, 16), (224, 208), (37, 50), (5, 9)])

@@ -11,7 +11,7 @@ from multiguard.certify import Gaussian, Threshold, TopK
 from multiguard.errors import InvalidInputError
 from multiguard.models import Classifier
 from multiguard.models.denoiser import FFDNet, denoise_first
-from multiguard.models.onnx_file import OnnxNetwork
+from multiguard.models.onnx import OnnxNetwork
 from multiguard.smooth import Smoother
 from multiguard.smooth.settings import resolve_settings
 

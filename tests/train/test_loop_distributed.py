@@ -17,7 +17,7 @@ from multiguard.data import DigitsDataset, load_pixels, subset
 from multiguard.data.config import DataConfig
 from multiguard.models.backbone import Backbone
 from multiguard.models.model_folder import load_folder, read_card
-from multiguard.models.unet import DenoisingNetwork
+from multiguard.models.networks import DenoisingNetwork
 from multiguard.train import TrainConfig, train
 from multiguard.train.trainer import noisy_map
 

@@ -11,7 +11,7 @@ from multiguard.certify import Gaussian
 from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet
-from multiguard.models.unet import DenoisingNetwork, UNet
+from multiguard.models.networks import DenoisingNetwork, UNet
 from multiguard.train.checkpoint import new_card
 from multiguard.train.config import noise_text
 from multiguard.train.trainer import Average, Trainer, mean_average_precision, noisy_map, one_cycle

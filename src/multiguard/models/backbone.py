@@ -13,10 +13,8 @@ from multiguard.errors import ModelError
 from multiguard.io.files import file_checksum
 from multiguard.io.names import unknown_name
 from multiguard.models.classifier import Classifier, ModelOptions
-from multiguard.models.cnn import SmallCnn
 from multiguard.models.config import PRETRAINED
-from multiguard.models.efficientnet_lite import EfficientNetLite
-from multiguard.models.unet import DenoisingNetwork, UNet
+from multiguard.models.networks import DenoisingNetwork, EfficientNetLite, SmallCnn, UNet
 from multiguard.models.weight_files import import_library, read_weights, summary
 
 _HALF = (0.5, 0.5, 0.5)  # mean and standard deviation of the built-in networks
@@ -77,7 +75,7 @@ def input_size(architecture: str) -> int:
     """The height and width that this architecture was designed for, known without building it."""
     kind, _, name = architecture.partition(":")
     if kind in _LITE_FAMILY:
-        return _LITE_SIZE * _lite_parts(architecture).pool
+        return _LITE_SIZE * int(_lite_parts(architecture)["pool"] or 1)
     if kind != "timm":
         return _CNN_SIZE
     config = import_library("timm", "timm").get_pretrained_cfg(name)
@@ -112,36 +110,27 @@ def _small_cnn(architecture: str, detail: str, classes: int, weights: str | None
     return Backbone(architecture, network, _HALF, _HALF, _CNN_SIZE, fresh, own_head=weights is not None and not fresh)
 
 
-@dataclass(frozen=True)
-class _LiteParts:
-    """What the name of a network with EfficientNet-Lite says."""
-
-    pool: int  # 1 for the images as they are
-    unet: int | None  # the U-Net's width
-    variant: int
-    size: int | None  # what EfficientNet-Lite's input is resized to
-
-
-def _lite_parts(architecture: str) -> _LiteParts:
+def _lite_parts(architecture: str) -> re.Match[str]:
+    """The parts of a name with EfficientNet-Lite: `pool`, the U-Net's `width`, `variant`, and `size` of its input."""
     match = _LITE.fullmatch(architecture)
     if match is None or (match["size"] is not None and int(match["size"]) not in _LITE_SIZES):
         expected = "lite:0 to lite:4, unet:WIDTH+lite:0, pool:2+unet:WIDTH+lite:0, or lite:2@SIZE, SIZE from 32 to 1024"
         raise ModelError(f"unknown architecture '{architecture}': expected {expected}")
-    width, size = (None if match[name] is None else int(match[name]) for name in ("width", "size"))
-    return _LiteParts(int(match["pool"] or 1), width, int(match["variant"]), size)
+    return match
 
 
 def _lite_backbone(architecture: str, classes: int, weights: str | None, dropout: float) -> Backbone:
     parts = _lite_parts(architecture)
     if weights == PRETRAINED:
         raise ModelError(f"{architecture} has no weights to download; give a file, such as timm's of the same network")
-    network: nn.Module = EfficientNetLite(classes, parts.variant, dropout=dropout, size=parts.size)
+    size, pool = int(parts["size"] or 0) or None, int(parts["pool"] or 1)
+    network: nn.Module = EfficientNetLite(classes, int(parts["variant"]), dropout=dropout, size=size)
     fresh = () if weights is None else _fill(network, Path(weights), ("classifier",))
     own_head = weights is not None and not fresh
-    if parts.unet is not None:
-        network = DenoisingNetwork(UNet(parts.unet, parts.pool), network)
+    if parts["width"] is not None:
+        network = DenoisingNetwork(UNet(int(parts["width"]), pool), network)
         fresh = () if weights is None else ("denoiser", *(f"network.{name}" for name in fresh))
-    return Backbone(architecture, network, _HALF, _HALF, _LITE_SIZE * parts.pool, fresh, own_head=own_head)
+    return Backbone(architecture, network, _HALF, _HALF, _LITE_SIZE * pool, fresh, own_head=own_head)
 
 
 def _timm_backbone(

@@ -1,6 +1,7 @@
-"""`hf:FOLDER`: a Hugging Face image classifier saved in a local folder."""
+"""`hf:FOLDER`: a Hugging Face image classifier saved in a local folder, whose files anyone may have written."""
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,27 +10,38 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
 
 from multiguard.errors import ModelError
 from multiguard.io.files import files_checksum, read_regular
 from multiguard.io.records import decode_json
 from multiguard.models.classifier import Classifier, ModelOptions
-from multiguard.models.huggingface_config import check_config, size_limit
-from multiguard.models.image_processor import (
-    PREPROCESSOR,
-    ImageProcessor,
-    missing_processor,
-    own_size,
-    read_processor,
-    timm_processor,
-)
+from multiguard.models.image_processor import PREPROCESSOR, ImageProcessor, config_processor, read_processor
 from multiguard.models.spec import HF_CONFIG
 from multiguard.models.weight_files import import_library, summary
 
 _INDEX = "model.safetensors.index.json"
-MULTI_LABEL = "multi_label_classification"
+_MULTI_LABEL = "multi_label_classification"
 _SAFE = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
 _MAX_JSON = 1 << 23  # bytes
+# Image classifiers of transformers that take pixel values and need nothing but the config and the tensors.
+MODEL_TYPES = frozenset(
+    (
+        *("beit", "bit", "clip", "convnext", "convnextv2", "cvt", "data2vec-vision", "deit", "dinov2"),
+        *("dinov2_with_registers", "donut-swin", "efficientnet", "focalnet", "hgnet_v2", "hiera", "ijepa", "levit"),
+        *("metaclip_2", "mobilenet_v1", "mobilenet_v2", "mobilevit", "mobilevitv2", "poolformer", "pp_lcnet", "pvt"),
+        *("pvt_v2", "regnet", "resnet", "segformer", "siglip", "swiftformer", "swin", "swinv2", "textnet"),
+        *("timm_wrapper", "vit", "vit_msn"),
+    )
+)
+# Entries that would run foreign code, or load tensors that the hash does not cover.
+_CODE = ("auto_map", "custom_pipelines", "quantization_config", "transformers_weights", "base_model_name_or_path")
+_ATTENTION = ("attn_implementation", "_attn_implementation", "experts_implementation", "_experts_implementation")
+_SAFE_ATTENTION = (None, "eager", "sdpa")
+_MAX_NUMBER = 1 << 20  # above every real one: the largest vocabulary of text has 901,629 entries
+_MAX_BUFFERS = 1 << 26  # numbers that are computed and not stored, such as positions
+_SLACK = 2  # tensors may be registered twice while a network is built
+_MORE_TENSORS = 1000
 
 
 def load_hf(folder: str, options: ModelOptions) -> Classifier:
@@ -38,18 +50,16 @@ def load_hf(folder: str, options: ModelOptions) -> Classifier:
     options.refuse_weights(spec)
     if options.output not in (None, "logits"):
         raise ModelError(f"{spec} returns logits; leave out output={options.output!r}.")
-    config = read_config(path, spec)
-    if (kind := config.get("problem_type")) != MULTI_LABEL:
-        raise ModelError(f"{spec}: its config.json has problem_type {kind!r}, not {MULTI_LABEL!r}.")
-    processor = find_processor(path, config, options, spec)
+    config = _read_json(path / HF_CONFIG, spec)
+    _check_config(config, spec)
+    _refuse_other_files(path, spec)
+    if (kind := config.get("problem_type")) != _MULTI_LABEL:
+        raise ModelError(f"{spec}: its config.json has problem_type {kind!r}, not {_MULTI_LABEL!r}.")
+    processor = _find_processor(path, config, options, spec)
     digest = hf_checksum(folder)
-    model, wrong = read_model(path, config, spec)
-    if wrong:  # a checkpoint without its head, for example, leaves tensors at their random values
-        raise ModelError(
-            f"{spec}: its safetensors lack, or have in another shape, {', '.join(sorted(wrong.values())[:4])} "
-            f"({len(wrong)} in all), which would stay random; save the complete model after training."
-        )
-    labels = own_labels(model.config)
+    model = _read_model(path, config, spec)
+    names = model.config.id2label
+    labels = tuple(str(names.get(index, index)) for index in range(len(names)))
     options.check_count(len(labels), spec)
     own = {"mean": processor.mean, "std": processor.std, "image_size": processor.image_size}
     network = _BlueFirst(model) if processor.flipped else model
@@ -77,70 +87,37 @@ class _BlueFirst(nn.Module):
         return self.model(images.flip(1))
 
 
-def find_processor(path: Path, config: dict[str, Any], options: ModelOptions, spec: str) -> ImageProcessor:
+def _find_processor(path: Path, config: dict[str, Any], options: ModelOptions, spec: str) -> ImageProcessor:
     """How images become the network's input: as the folder says, or as the options do where it does not."""
     if (path / PREPROCESSOR).exists():
         return read_processor(_read_json(path / PREPROCESSOR, spec), config, spec)
-    if options.mean is not None and options.std is not None:
-        return ImageProcessor(image_size=own_size(config, spec))
-    if config["model_type"] == "timm_wrapper":
-        return timm_processor(config, spec)
-    raise missing_processor(spec)
+    return config_processor(config, spec, normalised=None not in (options.mean, options.std))
 
 
-def own_labels(config: Any) -> tuple[str, ...]:
-    """The label names of a parsed config, in the order of the scores."""
-    return tuple(str(config.id2label.get(index, index)) for index in range(len(config.id2label)))
-
-
-def read_config(path: Path, spec: str) -> dict[str, Any]:
-    """The folder's config.json, which asks for nothing outside the folder; otherwise it raises `ModelError`."""
-    config = _read_json(path / HF_CONFIG, spec)
-    check_config(config, spec)
-    _refuse_other_files(path, spec)
-    return config
-
-
-def build_model(config: dict[str, Any], size: tuple[int, int], spec: str) -> Any:
-    """The network of a config, checked against the (numbers, tensors) that are stored before it takes any memory."""
-    with _one_line(spec):
-        maker, options = _maker()
-        parsed = import_library("transformers", "hf").CONFIG_MAPPING[config["model_type"]].from_dict(config)
-        with torch.device("meta"), size_limit(*size, spec):
-            maker.from_config(parsed, trust_remote_code=False, **options)
-        return maker.from_config(parsed, trust_remote_code=False, **options)
-
-
-def read_model(path: Path, config: dict[str, Any], spec: str, **more: Any) -> tuple[Any, dict[str, str]]:
-    """The network with the folder's tensors, and by name what they lack or have in another shape."""
-    with _one_line(spec):
-        maker, options = _maker()
-        with torch.device("meta"):
-            parsed = build_model(config, stored_size(path), spec).config
-        model, info = maker.from_pretrained(path, config=parsed, output_loading_info=True, **_SAFE, **options, **more)
-    wrong = [*info["missing_keys"], *info["mismatched_keys"]]  # the latter with both shapes
-    return model, {key if isinstance(key, str) else key[0]: str(key) for key in wrong}
-
-
-@contextmanager
-def _one_line(spec: str) -> Iterator[None]:
-    """A config that fits no model may raise anything."""
+def _read_model(path: Path, config: dict[str, Any], spec: str) -> Any:
+    """The network with the folder's tensors; it is built without memory first, and is no larger than what is stored."""
+    transformers = import_library("transformers", "hf")
+    maker = transformers.AutoModelForImageClassification
+    option = "dtype" if int(transformers.__version__.partition(".")[0]) >= 5 else "torch_dtype"
     try:
-        yield
+        with torch.device("meta"), size_limit(*_stored_size(path), spec):
+            parsed = transformers.CONFIG_MAPPING[config["model_type"]].from_dict(config)
+            parsed = maker.from_config(parsed, trust_remote_code=False, **{option: torch.float32}).config
+        more = {option: torch.float32, "output_loading_info": True}
+        model, info = maker.from_pretrained(path, config=parsed, **_SAFE, **more)
     except ModelError:
         raise
-    except Exception as error:
+    except Exception as error:  # a config that fits no model may raise anything
         raise ModelError(f"{spec} cannot be loaded: {summary(error)}") from error
+    if wrong := sorted(map(str, (*info["missing_keys"], *info["mismatched_keys"]))):  # a checkpoint without its head
+        raise ModelError(
+            f"{spec}: its safetensors lack, or have in another shape, {', '.join(wrong[:4])} ({len(wrong)} in all), "
+            "which would stay random; save the complete model after training."
+        )
+    return model
 
 
-def _maker() -> tuple[Any, dict[str, Any]]:
-    """What builds image classifiers, and its option for float32, which has had another name."""
-    transformers = import_library("transformers", "hf")
-    option = "dtype" if int(transformers.__version__.partition(".")[0]) >= 5 else "torch_dtype"
-    return transformers.AutoModelForImageClassification, {option: torch.float32}
-
-
-def stored_size(path: Path) -> tuple[int, int]:
+def _stored_size(path: Path) -> tuple[int, int]:
     """How many numbers the folder's tensors have, and how many tensors there are."""
     sizes: list[int] = []
     for file in path.glob("*.safetensors"):
@@ -166,3 +143,84 @@ def _read_json(path: Path, spec: str) -> dict[str, Any]:
         return decode_json(read_regular(path, _MAX_JSON), dict[str, Any])
     except (OSError, ValueError) as error:
         raise ModelError(f"{spec}: {path.name} cannot be read as a JSON object: {error}") from error
+
+
+def _check_config(config: dict[str, Any], spec: str) -> None:
+    """Raises `ModelError` where the config asks for code, for files elsewhere or for impossible sizes."""
+    for key, value in _entries(config):
+        if (key in _CODE and value) or (key in _ATTENTION and value not in _SAFE_ATTENTION):
+            raise ModelError(
+                f"{spec}: its config.json has {key} = {_short(value)}, which may run foreign code; "
+                "save the model without it, or load it in your own function, module:function."
+            )
+        numbers = [number for number in (value if isinstance(value, list) else [value]) if _is_number(number)]
+        if not sum(map(abs, numbers)) <= _MAX_NUMBER:  # depths, widths and sizes; a list counts as its sum; no NaN
+            limit = f"at most {_MAX_NUMBER:,} is supported"
+            raise ModelError(f"{spec}: its config.json has {key} = {_short(value)}; {limit}.")
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in MODEL_TYPES:
+        own = "load it in your own function, module:function"
+        raise ModelError(f"{spec}: its config.json has model_type {_short(kind)}, which is not supported; {own}.")
+    if kind == "timm_wrapper":
+        _check_timm(config, spec)
+
+
+@contextmanager
+def size_limit(numbers: int, tensors: int, spec: str) -> Iterator[None]:
+    """Stops the construction of a network as soon as it has far more parameters than are stored.
+
+    It must be built on torch's meta device, where a tensor takes no memory.
+    """
+    seen: dict[int, Tensor] = {}  # keeps the tensors, so that no two have one id
+    totals = {"parameters": 0, "buffers": 0}
+    limits = {"parameters": _SLACK * numbers, "buffers": _MAX_BUFFERS}
+
+    def count(kind: str, tensor: Tensor | None) -> None:
+        if tensor is None or id(tensor) in seen:
+            return
+        seen[id(tensor)] = tensor
+        totals[kind] += tensor.numel()
+        if totals[kind] > limits[kind] or len(seen) > _SLACK * tensors + _MORE_TENSORS:
+            stored = f"{tensors:,} tensors of {numbers:,} numbers in all"
+            raise ModelError(f"{spec}: its config.json asks for a larger network than its files hold ({stored}).")
+
+    hooks = [
+        torch_module.register_module_parameter_registration_hook(lambda *given: count("parameters", given[2])),
+        torch_module.register_module_buffer_registration_hook(lambda *given: count("buffers", given[2])),
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _entries(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every entry of a config, however deep, with its key."""
+    pending: list[tuple[str, Any]] = list(config.items())
+    while pending:
+        key, value = pending.pop()
+        yield key, value
+        if isinstance(value, dict):
+            pending += value.items()
+        elif isinstance(value, list):
+            pending += [(key, inner) for inner in value]
+
+
+def _check_timm(config: dict[str, Any], spec: str) -> None:
+    """A network of timm by its plain name: options could name files, and other names reach out of the folder."""
+    name = config.get("architecture")
+    plain = isinstance(name, str) and re.fullmatch(r"\w+(\.\w+)?", name, re.ASCII)
+    if not plain or not import_library("timm", "timm").is_model(name):
+        raise ModelError(f"{spec}: its config.json has architecture {_short(name)}, which is not one of timm's own.")
+    if config.get("model_args"):
+        what = _short(config["model_args"])
+        raise ModelError(f"{spec}: its config.json has model_args {what}, which may read other files; save without.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+def _short(value: Any) -> str:
+    return repr(str(value)[:60])

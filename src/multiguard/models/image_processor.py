@@ -58,29 +58,27 @@ def read_processor(content: dict[str, Any], config: dict[str, Any], spec: str) -
     )
 
 
-def timm_processor(config: dict[str, Any], spec: str) -> ImageProcessor:
-    """The processor in the config of a timm network, which needs no file of its own."""
-    own = config.get("pretrained_cfg")
+def config_processor(config: dict[str, Any], spec: str, *, normalised: bool) -> ImageProcessor:
+    """The processor of a folder without preprocessor_config.json, as its config.json says.
+
+    Args:
+        config: The content of config.json; that of a timm network has a normalisation.
+        spec: What to call the model in a message.
+        normalised: Whether the caller gives mean and standard deviation.
+    """
+    if normalised:
+        return ImageProcessor(image_size=_image_size({"do_resize": False}, config, spec))
+    own = config.get("pretrained_cfg") if config["model_type"] == "timm_wrapper" else None
     if not isinstance(own, dict) or not {"mean", "std"} <= own.keys():
-        raise missing_processor(spec)
+        raise ModelError(
+            f"{spec} has no {PREPROCESSOR}, which says how its images are normalised; copy it from the model's source, "
+            "or say it: --mean, --std and --size (mean=, std=, image_size=)."
+        )
     size = own.get("input_size")
     content = {"image_mean": own["mean"], "image_std": own["std"]}
     if isinstance(size, list) and len(size) == _CHANNELS:
         content["size"] = {"height": size[1], "width": size[2]}
     return read_processor(content, config, spec)
-
-
-def missing_processor(spec: str) -> ModelError:
-    """The error where nothing says how images are scaled."""
-    return ModelError(
-        f"{spec} has no {PREPROCESSOR}, which says how its images are normalised; copy it from the model's source, or "
-        "say it: --mean, --std and --size (mean=, std=, image_size=)."
-    )
-
-
-def own_size(config: dict[str, Any], spec: str) -> tuple[int, int] | None:
-    """The size that config.json names, for a folder without a processor."""
-    return _image_size({"do_resize": False}, config, spec)
 
 
 def _scale(factor: Any, spec: str) -> float:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from multiguard.certify.noise import NoiseField, as_noise
 from multiguard.errors import ModelError
 from multiguard.io.files import file_checksum, read_regular, write_atomically
-from multiguard.io.records import checksum, convert, decode_json
+from multiguard.io.records import convert, decode_json
 from multiguard.models.backbone import Backbone, build_backbone
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.denoiser import FFDNet, denoise_first, denoiser_sigma
@@ -100,10 +100,9 @@ def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNe
 
 
 def write_card(path: Path, card: ModelCard) -> None:
-    """Write the folder's model.json with the sha256 of all that it says; `read_card` reads and compares it."""
-    noise = None if card.noise is None else str(card.noise)
-    content = {"format": FORMAT, **asdict(card), "noise": noise}
-    text = json.dumps({**content, "sha256": checksum(content)}, indent=1, ensure_ascii=False)
+    """Write the folder's model.json, which `read_card` reads."""
+    content = {"format": FORMAT, **asdict(card), "noise": None if card.noise is None else str(card.noise)}
+    text = json.dumps(content, indent=1, ensure_ascii=False)
     write_atomically(path / CARD_FILE, lambda file: file.write(f"{text}\n".encode()))
 
 
@@ -112,13 +111,8 @@ def read_card(path: Path) -> ModelCard:
     file = path / CARD_FILE
     try:
         content = decode_json(read_regular(file, _MAX_CARD), dict[str, Any])
-        if content.get("format") != FORMAT:
+        if content.pop("format", None) != FORMAT:
             raise ModelError(f"{file}: not a model card of format {FORMAT}; was it written by another version?")
-        if content.pop("sha256", None) != checksum(content):
-            raise ModelError(
-                f"{file}: its sha256 is another one, so it was edited or damaged; copy it again, or train again"
-            )
-        del content["format"]
         card = convert(content, ModelCard)
         _check_card(card)
     except FileNotFoundError:

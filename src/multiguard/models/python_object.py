@@ -4,9 +4,9 @@ from torch import nn
 
 from multiguard.errors import ModelError
 from multiguard.models.classifier import UNNAMED, Classifier, ModelOptions, state_hash
-from multiguard.models.estimator import is_estimator, wrap_estimator
 from multiguard.models.host_network import FunctionNetwork
-from multiguard.models.onnx_file import is_session, wrap_session
+from multiguard.models.onnx import is_session, wrap_session
+from multiguard.models.sklearn import is_estimator, wrap_estimator
 
 
 def is_model(found: object) -> bool:

@@ -1,6 +1,8 @@
 """Weights files, read without running any code from them, and the optional libraries that some models need."""
 
 import importlib
+import importlib.util
+import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,9 +13,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
-from multiguard.models.torchvision_operators import declare_absent_operators
 
 _NEED_TORCHVISION = ("timm", "transformers")
+_OPERATORS = ("nms", "qnms")  # of torchvision
+_declared: list[torch.library.Library] = []  # torch forgets the operators of a library that is deleted
 _WRAPPERS = ("state_dict", "model", "model_state_dict", "params")
 
 
@@ -75,3 +78,24 @@ def import_library(module: str, extra: str) -> Any:
 def summary(error: BaseException) -> str:
     """The beginning of another library's error message in one line, or the error's type where it has none."""
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def declare_absent_operators() -> None:
+    """Make a torchvision that was built for another torch importable; change nothing where it imports.
+
+    Its operator `nms` is unknown to torch then, and its import fails. timm and transformers import torchvision for
+    image transforms and never call its operators, so they are declared by name; calling one still fails.
+    """
+    if _declared or "torchvision" in sys.modules or importlib.util.find_spec("torchvision") is None:
+        return
+    try:
+        import torchvision  # noqa: F401
+    except RuntimeError as error:
+        if "torchvision::" not in str(error):
+            return
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]  # what the failed import left behind
+        library = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
+        for name in _OPERATORS:
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")  # type: ignore[no-untyped-call]
+        _declared.append(library)

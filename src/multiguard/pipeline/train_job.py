@@ -8,11 +8,11 @@ from multiguard.data.catalog import default_split
 from multiguard.data.config import DataConfig
 from multiguard.io.files import file_checksum
 from multiguard.io.lock import folder_lock
+from multiguard.models.code import code_checksum
 from multiguard.models.config import ModelConfig
 from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.loading import weights_checksum
 from multiguard.models.model_folder import folder_checksum
-from multiguard.models.python_code import code_checksum
 from multiguard.models.spec import parse_spec
 from multiguard.pipeline.recipe import Arm, RunRecipe
 from multiguard.pipeline.vote_job import image_hashes

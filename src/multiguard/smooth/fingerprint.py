@@ -13,7 +13,7 @@ import torch
 from multiguard.data.sample import Dataset
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.classifier import UNNAMED, Classifier, state_hash
-from multiguard.models.estimator import EstimatorNetwork, estimator_hash
+from multiguard.models.sklearn import EstimatorNetwork, estimator_hash
 from multiguard.smooth.rounds import Scheme
 from multiguard.smooth.smoother import Smoother
 from multiguard.version import __version__

@@ -11,11 +11,11 @@ from multiguard.errors import InvalidInputError
 from multiguard.io.files import file_checksum, read_lines
 from multiguard.models.backbone import Backbone, build_backbone, check_backbone, input_size
 from multiguard.models.classifier import Classifier
+from multiguard.models.code import code_backbone
 from multiguard.models.config import PRETRAINED
-from multiguard.models.efficientnet_lite import set_drop_path
 from multiguard.models.loading import weights_checksum
 from multiguard.models.model_folder import WEIGHTS_FILE, folder_checksum, load_backbone, load_folder, read_card
-from multiguard.models.python_code import code_backbone
+from multiguard.models.networks import set_drop_path
 from multiguard.models.spec import parse_spec
 from multiguard.train.config import TrainConfig
 from multiguard.train.trainer import check_denoiser

@@ -20,7 +20,7 @@ from multiguard.data import Pixels
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet, denoise, denoise_first, denoiser_sigma
-from multiguard.models.unet import DenoisingNetwork
+from multiguard.models.networks import DenoisingNetwork
 from multiguard.train.augmentation import MODEL, STEP, VALIDATION, add_noise, augment, cutmix, derived_seed
 from multiguard.train.config import TrainConfig, noise_text
 from multiguard.train.feed import Feed, epoch_indices
