@@ -1,4 +1,4 @@
-"""Writing a votes folder, shard by shard, by one process or many; a run that was killed is resumed."""
+"""Writing votes shard by shard, to a folder or to memory; in a folder a run that was killed is resumed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -10,6 +10,7 @@ from multiguard.votes.provenance import Provenance
 from multiguard.votes.shards import (
     Manifest,
     Shard,
+    check_shard,
     load_manifest,
     read_rows,
     read_shard,
@@ -17,18 +18,19 @@ from multiguard.votes.shards import (
     shard_name,
     write_shard,
 )
+from multiguard.votes.store import Votes, read_votes
 from multiguard.votes.types import VoteRow
 
 
 class VotesWriter:
-    """Writes a votes folder in which every shard is complete, at any moment.
+    """Writes votes so that every shard in their folder is complete, at any moment.
 
     A folder that holds a run of the same provenance is resumed, bit for bit. A run that has fewer draws and differs in
     nothing else is extended: its shards stay until those with more draws replace them. Another run's folder is refused
     unless it has no complete shard. With the last shard the manifest, the attribute `manifest`, is finished.
 
     Args:
-        folder: The folder; created if missing.
+        folder: The folder, created if missing; None keeps the votes in memory.
         provenance: All that determines the votes.
         shard_images: The number of images per shard.
         keep_failures: Whether a shard with image failures counts as done; otherwise it is still to be written, and the
@@ -48,11 +50,13 @@ class VotesWriter:
         ...     writer.write(shard, [vote(run, position) for position in writer.manifest.positions(shard)])
         >>> writer.missing(), sorted(path.name for path in Path(folder).iterdir())[:2]
         ([], ['manifest.json', 'votes-00000.parquet'])
+        >>> writer.votes().ids[4]
+        'image-é-4'
     """
 
     def __init__(
         self,
-        folder: str | Path,
+        folder: str | Path | None,
         provenance: Provenance,
         *,
         shard_images: int = 64,
@@ -62,9 +66,13 @@ class VotesWriter:
         same_images: Callable[[Manifest], bool] | None = None,
         discard: Callable[[Path], None] | None = None,
     ) -> None:
-        self._folder, self._keep_failures, self._main = Path(folder), keep_failures, main
+        self._keep_failures, self._main = keep_failures, main
         self._shards: dict[int, Shard] = {}
+        self._rows: dict[int, Sequence[VoteRow]] | None = {} if folder is None else None
         self.manifest = Manifest(provenance, shard_images)
+        if folder is None:
+            return
+        self._folder = Path(folder)
         if main:
             self._folder.mkdir(parents=True, exist_ok=True)
         stored = _stored_manifest(self._folder, main=main, damaged_ok=discard is not None)
@@ -91,16 +99,27 @@ class VotesWriter:
 
     def write(self, index: int, rows: Sequence[VoteRow], failures: Sequence[ImageFailure] = ()) -> None:
         """Write one shard atomically: the votes of its images, in order, and those of its images that failed."""
-        self._shards[index] = write_shard(self._folder, self.manifest, index, rows, failures)
+        if self._rows is None:
+            self._shards[index] = write_shard(self._folder, self.manifest, index, rows, failures)
+        else:
+            check_shard(self.manifest, index, rows, failures)
+            self._rows[index], self._shards[index] = rows, Shard("", tuple(failures))
         self._finish_if_complete()
 
     def finish(self) -> None:
         """Check the shards that other writers have written since, and finish the manifest if all are there."""
-        for index in self.missing():
+        for index in self.missing() if self._rows is None else ():
             if (self._folder / shard_name(index)).exists():
                 with suppress(VotesError) if self.manifest.extends else nullcontext():  # one that is not extended yet
                     self._accept({index: read_shard(self._folder, self.manifest, index)[0].shard})
         self._finish_if_complete()
+
+    def votes(self) -> Votes:
+        """Return the votes, once all shards are there; those of a folder pass every check of `read_votes`."""
+        if self._rows is None:
+            return read_votes(self._folder)
+        rows = [row for index in sorted(self._rows) for row in self._rows[index]]
+        return Votes.of(self.manifest.provenance, rows, self.manifest.failures)
 
     def started(self, index: int) -> dict[str, VoteRow]:
         """Return the rows of a shard in the run that is extended, by image id; none for a new run."""
@@ -146,7 +165,8 @@ class VotesWriter:
         if self._main and not self.manifest.finished and not self.missing():
             shards = tuple(self._shards[index] for index in range(self.manifest.shard_count))
             self.manifest = replace(self.manifest, shards=shards, extends=None)
-            self.manifest.save(self._folder)
+            if self._rows is None:
+                self.manifest.save(self._folder)
 
 
 def _stored_manifest(folder: Path, *, main: bool, damaged_ok: bool) -> Manifest | None:
