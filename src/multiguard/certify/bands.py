@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from multiguard.certify.arguments import check_labels
 from multiguard.certify.arrays import Bools, Floats, Ints
-from multiguard.certify.draws import check_votes, hits_from_ranked
+from multiguard.certify.draws import read_hits
 from multiguard.certify.noise import BandAblation
 from multiguard.certify.rules import Rule, TopK
 from multiguard.errors import InvalidInputError
@@ -51,12 +51,12 @@ def enumerated_radii(
 
 def _hits(votes: ArrayLike, rule: Rule, num_labels: int, noise: BandAblation) -> Bools:
     """(columns, labels) the labels that each band returned, if there is a draw for each."""
-    hits = check_votes(np.atleast_1d(votes), rule, num_labels)
+    hits = read_hits(votes, rule, num_labels)
     if len(hits) != noise.columns:
         raise InvalidInputError(
             f"the votes have {len(hits)} draws; those of the noise {noise} are its {noise.columns} bands in order"
         )
-    return hits_from_ranked(hits, k_prime=rule.k_prime, num_labels=num_labels) if isinstance(rule, TopK) else hits
+    return hits
 
 
 class _Patches:

@@ -51,16 +51,29 @@ def read_draws(votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int)
     checked = check_votes(given, rule, num_labels)
     place = np.cumsum(np.bincount(true, minlength=num_labels) == 0) - 1
     place[true] = -1 - np.arange(len(true))
-    if isinstance(rule, TopK):
-        draw, hit = np.repeat(np.arange(len(checked)), rule.k_prime), place[checked[:, : rule.k_prime].ravel()]
-    else:
-        draw, label = np.nonzero(checked)
-        hit = place[label]
+    draw, label = _places(checked, rule)
+    hit = place[label]
     inside = hit < 0
     on_labels = np.zeros((len(checked), len(true)), dtype=np.bool_)
     on_labels[draw[inside], -1 - hit[inside]] = True
     patterns, pattern = _distinct_rows(on_labels)
     return Draws(patterns, pattern, draw[~inside], hit[~inside], num_labels - len(true))
+
+
+def _places(checked: NDArray[Any], rule: Rule) -> tuple[Ints, Ints]:
+    """(hits,) the draw of every hit, not falling, and its label."""
+    if isinstance(rule, TopK):
+        return np.repeat(np.arange(len(checked)), rule.k_prime), checked[:, : rule.k_prime].ravel()
+    draw, label = np.nonzero(checked)
+    return draw, label
+
+
+def read_hits(votes: ArrayLike, rule: Rule, num_labels: int) -> Bools:
+    """(draws, num_labels) whether each draw hit each label, after the checks of `check_votes`."""
+    checked = check_votes(np.atleast_1d(votes), rule, num_labels)
+    if isinstance(rule, TopK):
+        return hits_from_ranked(checked, k_prime=rule.k_prime, num_labels=num_labels)
+    return checked
 
 
 def check_votes(votes: NDArray[Any], rule: Rule, num_labels: int) -> NDArray[Any]:
@@ -141,13 +154,12 @@ def check_order(votes: NDArray[Any], rule: Rule, num_labels: int) -> None:
     probability of at most 1e-9.
     """
     checked = check_votes(votes, rule, num_labels)
-    if isinstance(rule, TopK):
-        counts = np.bincount(checked[:, : rule.k_prime].ravel(), minlength=num_labels)
-    else:
-        counts = checked.sum(axis=0)
+    draw, label_hit = _places(checked, rule)
+    counts = np.bincount(label_hit, minlength=num_labels)
     evenest = np.argsort(-np.minimum(counts, len(checked) - counts), kind="stable")[:_LABELS_IN_ORDER]
     for label in evenest.tolist():
-        hits = (checked[:, : rule.k_prime] == label).any(axis=1) if isinstance(rule, TopK) else checked[:, label]
+        hits = np.zeros(len(checked), dtype=np.bool_)
+        hits[draw[label_hit == label]] = True
         runs = 1 + int(np.count_nonzero(hits[1:] != hits[:-1]))
         if _runs_tail(runs, int(counts[label]), len(hits)) < _NOT_DRAWN / len(evenest):
             raise InvalidInputError(

@@ -14,7 +14,7 @@ from multiguard.certify.bands import enumerated_radii
 from multiguard.certify.betting import BETTING_METHODS, betting_radii, floor_radii, read_bets
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
 from multiguard.certify.counts import Group, VoteCounts, count_votes, equal_groups
-from multiguard.certify.draws import check_votes, hits_from_ranked
+from multiguard.certify.draws import check_votes, read_hits
 from multiguard.certify.floors import independent_ceilings, independent_floors, joint_ceilings, joint_floors
 from multiguard.certify.joint import joint_radii
 from multiguard.certify.noise import BandAblation, Noise, SampledNoise, check_sampled, resolve_noise
@@ -42,6 +42,8 @@ _TOP_K: dict[Method, Solver] = {
     "jia": jia_radii,
 }
 _FLOORS: dict[Method, Solver] = {"joint": joint_floors, "independent": independent_floors}
+# The methods that prove what is claimed of a single label.
+LABEL_METHODS: tuple[Method, ...] = ("joint", "enumerated", *BETTING_METHODS)
 _CEILINGS: dict[Method, Solver] = {"joint": joint_ceilings, "independent": independent_ceilings}
 
 
@@ -127,12 +129,10 @@ def certified_radii(
     if num_labels is None:
         num_labels = _columns("votes", given, ", or ranked integers together with num_labels")
     options = check_options(rule, num_labels, resolve_noise(sigma, noise), alpha, method, len(np.atleast_1d(given)))
-    if isinstance(rule, TopK):
+    if rule.ranked:
         check_labels(labels, num_labels)
-    if (alone := _by_image(rule, num_labels, *options)) is not None:
-        return alone(given, labels)
-    counts = count_votes(given, labels, rule, num_labels, layers=_has_layers(options[-1]))
-    return solve([counts], rule, ClopperPearson(), *options)[0]
+    found = _read(given, labels, rule, num_labels, *options)
+    return found if isinstance(found, Radii) else solve([found], rule, ClopperPearson(), *options)[0]
 
 
 def certified_radii_batch(
@@ -163,18 +163,15 @@ def certified_radii_batch(
     def read(given: ArrayLike, true: ArrayLike) -> tuple[Method, Radii | VoteCounts]:
         rows = np.atleast_1d(given)
         options = check_options(rule, num_labels, resolved, alpha, method, len(rows))
-        if (alone := _by_image(rule, num_labels, *options)) is not None:
-            return options[-1], alone(rows, true)
-        return options[-1], count_votes(rows, true, rule, num_labels, layers=_has_layers(options[-1]))
+        return options[-1], _read(rows, true, rule, num_labels, *options)
 
     images = list(each_image(votes, labels, read))
     counted = [(by, counts) for by, counts in images if isinstance(counts, VoteCounts)]
-    methods = {by for by, _ in counted}  # at most one: the others take images one by one
-    solved: list[Radii] = []
-    for by in methods:
-        solved = solve([counts for _, counts in counted], rule, ClopperPearson(), resolved, alpha, by)
-    left = iter(solved)
-    return [next(left) if isinstance(found, VoteCounts) else found for _, found in images]
+    if not counted:
+        return [found for _, found in images if isinstance(found, Radii)]
+    by = counted[0][0]  # the one method that takes several images at once
+    solved = iter(solve([counts for _, counts in counted], rule, ClopperPearson(), resolved, alpha, by))
+    return [found if isinstance(found, Radii) else next(solved) for _, found in images]
 
 
 def exact_radii(
@@ -207,12 +204,12 @@ def exact_radii(
     sampled = check_sampled(resolve_noise(sigma, noise))
     options = check_options(rule, num_labels, sampled, 0.5, method or "joint", COUPLED_FROM)
     method = options[-1]
-    if isinstance(rule, TopK):
+    if rule.ranked:
         check_labels(labels, num_labels)
     weights = check_distribution(probabilities, len(sets))
     if own_method(method) is not None or method in BETTING_METHODS:
         raise InvalidInputError(f"the method {method!r} is a function of draws, so it has no exact radii; use 'joint'")
-    counts = count_votes(sets, labels, rule, num_labels, weights, layers=_has_layers(method))
+    counts = count_votes(sets, labels, rule, num_labels, weights, layers=method == "joint")
     return solve([counts], rule, Exact(weights), *options)[0]
 
 
@@ -248,36 +245,20 @@ def check_options(
     return noise, check_alpha(alpha), check_method(method or default_method(rule, noise, draws), rule, noise)
 
 
-def _by_image(
-    rule: Rule, num_labels: int, noise: Noise, alpha: float, method: Method
-) -> Callable[[ArrayLike, ArrayLike], Radii] | None:
-    """From votes and labels to radii, for a method that takes images one by one; None for the others."""
+def _read(
+    votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, noise: Noise, alpha: float, method: Method
+) -> Radii | VoteCounts:
+    """The counts of one image; its radii where the method takes images one by one."""
     own = own_method(method)
-
-    def enumerate_bands(votes: ArrayLike, labels: ArrayLike) -> Radii:
-        assert isinstance(noise, BandAblation)
-        return Radii(*enumerated_radii(votes, labels, rule, num_labels, noise))
-
-    def bet(votes: ArrayLike, labels: ArrayLike) -> Radii:
+    if method in BETTING_METHODS:
         (draws, course), sampled = read_bets(method, votes, labels, rule, num_labels), check_sampled(noise)
         return _radii(sampled, betting_radii(draws, rule, alpha, sampled, course))
-
-    def solve_own(votes: ArrayLike, labels: ArrayLike) -> Radii:
-        assert own is not None
-        true = check_labels(labels, num_labels, allow_none=True).tolist()
-        hits = check_votes(np.atleast_1d(votes), rule, num_labels)
-        if isinstance(rule, TopK):
-            hits = hits_from_ranked(hits, k_prime=rule.k_prime, num_labels=num_labels)
-        return Radii(*own.solve(hits, true, rule, noise, alpha))
-
-    if own is not None:
-        return solve_own
-    return bet if method in BETTING_METHODS else enumerate_bands if method == "enumerated" else None
-
-
-def _has_layers(method: Method) -> bool:
-    """Whether the method uses the layers of rivals."""
-    return method == "joint"
+    if isinstance(noise, BandAblation) and own is None:
+        return Radii(*enumerated_radii(votes, labels, rule, num_labels, noise))
+    if own is None:
+        return count_votes(votes, labels, rule, num_labels, layers=method == "joint")
+    true = check_labels(labels, num_labels, allow_none=True).tolist()
+    return Radii(*own.solve(read_hits(votes, rule, num_labels), true, rule, noise, alpha))
 
 
 def _radii(noise: SampledNoise, r: tuple[Floats, Floats | None]) -> Radii:
@@ -330,10 +311,6 @@ def _columns(name: str, votes: NDArray[Any], otherwise: str = "") -> int:
             f"{name} must be boolean (draws, num_labels){otherwise}, got {votes.dtype} {votes.shape}"
         )
     return int(votes.shape[1])
-
-
-# The methods that prove what is claimed of a single label.
-LABEL_METHODS: tuple[Method, ...] = ("joint", "enumerated", *BETTING_METHODS)
 
 
 def label_radii(

@@ -12,7 +12,6 @@ at least 1 - alpha, and with them every size and every radius.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,8 +29,8 @@ def paper_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, *, secon
     lower = -np.sort(-bounds.lower(group.mass_on_labels, draws, level), axis=1)
     upper = bounds.upper(group.rivals(rule.k), draws, level)
     cap = rule.k_prime - lower.sum(axis=1)
-    terms = _Terms(rule.k_prime, group.shift, second_terms)
-    sides = [terms.sides(lower[:, e - 1 :], upper[:, : rule.k - e + 1], cap) for e in group.uncertain_sizes(rule.k)]
+    options = cap, rule.k_prime, group.shift, second_terms
+    sides = [_sides(lower[:, e - 1 :], upper[:, : rule.k - e + 1], *options) for e in group.uncertain_sizes(rule.k)]
     return group.with_certain_sizes(_solve(sides, group.shift), rule.k)
 
 
@@ -45,10 +44,10 @@ def jia_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Floats:
     level = alpha / group.num_labels
     draws = group.draws[:, None]
     lower = bounds.lower(group.mass_on_labels, draws, level)
-    sides, terms = [], _Terms(rule.k_prime, group.shift)
+    sides = []
     for i, own in enumerate(np.split(lower, group.num_true, axis=1)):
         upper = bounds.upper(group.rivals_of(i, rule.k), draws, level)
-        sides.append(terms.sides(own, upper, rule.k_prime - own[:, 0]))
+        sides.append(_sides(own, upper, rule.k_prime - own[:, 0], rule.k_prime, group.shift))
     return -np.sort(-np.stack(_solve(sides, group.shift), axis=1), axis=1)[:, : group.sizes(rule.k)]
 
 
@@ -62,30 +61,18 @@ def _solve(sides: Sequence[tuple[Layers, Layers]], shift: Shift) -> list[Floats]
     return np.split(r, len(sides))
 
 
-@dataclass(frozen=True)
-class _Terms:
-    """The terms of Theorem 1.
+def _sides(
+    lower: Floats, upper: Floats, cap: Floats, k_prime: int, shift: Shift, second_terms: bool = True
+) -> tuple[Layers, Layers]:
+    """Both sides for one size, from the sorted bounds (images, u) of U and (images, v) of V."""
 
-    Attributes:
-        k_prime: How many layers share a sum of bounds.
-        shift: How a perturbation moves probabilities.
-        second_terms: Whether there are such sums, beside the single term.
-    """
-
-    k_prime: int
-    shift: Shift
-    second_terms: bool = True
-
-    def sides(self, lower: Floats, upper: Floats, cap: Floats) -> tuple[Layers, Layers]:
-        """Both sides for one size, from the sorted bounds (images, u) of U and (images, v) of V."""
-        left = self._side(lower, lower[:, :1], np.full_like(cap, self.k_prime))
-        return left, self._side(upper[:, ::-1], upper[:, -1:], cap)
-
-    def _side(self, ordered: Floats, single: Floats, cap: Floats) -> Layers:
+    def side(ordered: Floats, single: Floats, cap: Floats) -> Layers:
         """The single term, and behind it the joint terms: sums of the first 1, 2, ... bounds shared by k' layers."""
-        if not self.second_terms:
-            return Layers.of(single[:, :, None], np.ones(1), self.shift)
+        if not second_terms:
+            return Layers.of(single[:, :, None], np.ones(1), shift)
         sums = np.minimum(np.cumsum(ordered, axis=1), cap[:, None])
-        probabilities = np.concatenate([single, np.clip(sums / self.k_prime, 0.0, 1.0)], axis=1)
-        weights = np.concatenate([[1.0], self.k_prime / np.arange(1, ordered.shape[1] + 1)])
-        return Layers.of(probabilities[:, :, None], weights, self.shift)
+        probabilities = np.concatenate([single, np.clip(sums / k_prime, 0.0, 1.0)], axis=1)
+        weights = np.concatenate([[1.0], k_prime / np.arange(1, ordered.shape[1] + 1)])
+        return Layers.of(probabilities[:, :, None], weights, shift)
+
+    return side(lower, lower[:, :1], np.full_like(cap, k_prime)), side(upper[:, ::-1], upper[:, -1:], cap)
