@@ -17,9 +17,10 @@ from multiguard.errors import InvalidInputError, VotesError
 from multiguard.io.config import from_tree
 from multiguard.models.config import ModelConfig
 from multiguard.models.spec import DEFAULT_MODEL
-from multiguard.pipeline.vote_job import VoteJob, prepare_vote
 from multiguard.results import read_certificates
+from multiguard.smooth.config import VoteConfig
 from multiguard.smooth.settings import cpu_has_bfloat16
+from multiguard.smooth.vote import NamedRun
 from multiguard.train.loop import prepare_folder
 from multiguard.votes import read_votes
 
@@ -141,11 +142,9 @@ def test_force_in_other_process(place, variables, monkeypatch):
     before = state(place)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    ready = prepare_vote(
-        VoteJob(ModelConfig("runs/digits"), DataConfig("digits", images=5), place / "runs/votes", "gaussian:0.5")
-    )
+    ready = NamedRun(VoteConfig(), DataConfig("digits", images=5), ModelConfig("runs/digits"), noise="gaussian:0.5")
     with pytest.raises((VotesError, ValueError)):
-        ready.vote(force=True)  # refused, or without the others that it expects
+        ready.save(place / "runs/votes", force=True)  # refused, or without the others that it expects
     with pytest.raises(InvalidInputError, match="other settings"):
         prepare_folder(place / "runs/digits", {"seed": 3}, True, Accelerator(cpu=True))
     mistake = ["--set", "denoiser=gone.pth"]

@@ -145,7 +145,7 @@ def test_refused_training(place, arguments, message):
     assert message in err
 
 
-def test_check(place):
-    """A check looks at the model under its own noise, and says what the bands can prove."""
-    said = done("check", "--model", "bands", *DATA)
+def test_dry_run(place):
+    """A dry run looks at the model under its own noise, and says what the bands can prove."""
+    said = done("vote", "--dry-run", "--model", "bands", *DATA)
     assert "16 bands that all agree on one label hold against any " in said

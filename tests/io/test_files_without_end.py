@@ -12,12 +12,12 @@ from multiguard.data import DataConfig, open_dataset, read_image
 from multiguard.errors import MultiGuardError
 from multiguard.io.config import from_tree, to_tree
 from multiguard.io.files import mentions, read_regular
-from multiguard.pipeline.folders import check_votes_folder
 from multiguard.pipeline.recipe_file import read_recipe
 from multiguard.pipeline.record import read_record
 from multiguard.results import read_attacks, read_certificates, read_curves
 from multiguard.results.signature_file import read_public_key, read_signature
 from multiguard.votes import read_votes
+from multiguard.votes.folder import check_votes_folder
 
 
 @contextmanager

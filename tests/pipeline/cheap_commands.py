@@ -13,10 +13,10 @@ from multiguard.pipeline.attack_job import AttackJob, PreparedAttack, finished_a
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.pipeline.tune_job import TuneJob, tune_votes
-from multiguard.pipeline.vote_job import VoteJob, prepare_vote
 from multiguard.report import ReportConfig, report
 from multiguard.results import read_certificates
 from multiguard.smooth.config import VoteConfig
+from multiguard.smooth.vote import vote
 from multiguard.votes import read_votes
 
 MODEL = f"{__name__}:linear_model"
@@ -63,8 +63,7 @@ class Commands:
             DataConfig("digits", images=2, size=16),
             VoteConfig(draws=k, shard_images=1, noise_seed=0, device="cpu"),
         )
-        job = VoteJob(ModelConfig(MODEL, output="logits"), source, out, "gaussian:0.5", part)
-        prepare_vote(job).vote(force=force)
+        vote(part, source, ModelConfig(MODEL, output="logits"), noise="gaussian:0.5", out=out, force=force)
 
     def tune(self, out, k, *, force=False):
         votes, part = (self._inputs / "tuning",), CertifyPart(k=k)

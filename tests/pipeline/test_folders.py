@@ -165,7 +165,7 @@ def test_kill_and_repeat(memory_folder, inputs, monkeypatch, name):
 
 READERS = {
     "models": ("models",),
-    "check": ("check", "--model", MODEL, "--data", "digits", "--images", 4, "--size", 16, "--sigma", 0.5),
+    "vote": ("vote", "--dry-run", "--model", MODEL, "--data", "digits", "--images", 4, "--size", 16, "--sigma", 0.5),
     "predict": ("predict", "a.png", "--model", MODEL, "--labels", "labels.txt", "--size", 16, "--sigma", 0.5),
 }
 

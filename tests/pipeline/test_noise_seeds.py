@@ -9,8 +9,8 @@ import torch
 import yaml
 from tests.pipeline.tiny_run import command, state
 
+from multiguard.io.commands import with_seeds
 from multiguard.pipeline import read_record
-from multiguard.pipeline.commands import with_seeds
 from multiguard.votes import read_votes
 
 RECIPE = f"""

@@ -16,7 +16,8 @@ from multiguard.models import classifier as models_classifier
 from multiguard.models import load
 from multiguard.smooth import Smoother, fingerprint, vote_dataset
 from multiguard.smooth import dataset as smooth_dataset
-from multiguard.smooth.dataset import VoteRun, _ImageReader, make_scheme
+from multiguard.smooth.dataset import VoteRun
+from multiguard.smooth.reader import ImageReader
 from multiguard.votes import read_votes
 from multiguard.votes import writer as votes_writer
 
@@ -116,8 +117,7 @@ def test_other_run(tmp_path, options, arguments, field):
             path.unlink()
 
     for _ in range(2):
-        scheme = make_scheme(one, adaptive=None, pilot_draws=0, labelled=True, **arguments)
-        VoteRun(one, Images(3), scheme).write(tmp_path, discard=discard)
+        VoteRun(one, Images(3), **arguments).write(tmp_path, discard=discard)
         assert len(read_votes(tmp_path)) == 3
         assert discarded == ["linear"]
 
@@ -128,8 +128,7 @@ def test_seed_of_another_run(tmp_path):
     known = read_votes(tmp_path).provenance.noise_seed
     with pytest.raises(VotesError, match="another run: noise differs"):
         vote_dataset(smoother(), Images(3), tmp_path, draws=5)
-    scheme = make_scheme(smoother(), draws=5, adaptive=None, pilot_draws=0, labelled=True, noise_seed=None)
-    VoteRun(smoother(), Images(3), scheme).write(tmp_path, discard=lambda folder: (folder / "manifest.json").unlink())
+    VoteRun(smoother(), Images(3), draws=5).write(tmp_path, discard=lambda folder: (folder / "manifest.json").unlink())
     assert read_votes(tmp_path).provenance.noise_seed != known
 
 
@@ -188,7 +187,7 @@ def test_read_ahead():
             threads.add(threading.get_ident())
             return decode(index)
 
-    reader = _ImageReader(Watched(100), readers=2, record=False, pixels=True)
+    reader = ImageReader(Watched(100), readers=2, record=False, pixels=True)
     samples = reader.samples(range(100))
     assert next(samples).id == "image-0"
     deadline = time.monotonic() + 10

@@ -13,7 +13,7 @@ from multiguard.errors import InvalidInputError, VotesError
 from multiguard.io import ranks
 from multiguard.io.ranks import Rank
 from multiguard.smooth import Smoother, distributed, vote_dataset
-from multiguard.smooth.dataset import VoteRun, make_scheme
+from multiguard.smooth.dataset import VoteRun
 from multiguard.smooth.distributed import Team
 from multiguard.votes import read_votes
 
@@ -147,8 +147,7 @@ def test_votes_of_a_team(tmp_path, seed):
     one = Smoother(linear(), sigma=0.5, k_max=3, device="cpu", batch_size=5)
     options, store = {"draws": 5, "noise_seed": seed}, HashStore()
     images = Images(12), Images(12)
-    schemes = [make_scheme(one, adaptive=None, pilot_draws=0, labelled=True, **options) for _ in images]
-    runs = [VoteRun(one, each, scheme, shard_images=1) for each, scheme in zip(images, schemes, strict=True)]
+    runs = [VoteRun(one, each, shard_images=1, **options) for each in images]
     done: list[tuple[int, int]] = []
 
     def progress(*counts):

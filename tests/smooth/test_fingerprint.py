@@ -17,7 +17,6 @@ from multiguard.models import Classifier, load
 from multiguard.models.classifier import state_hash
 from multiguard.smooth import Smoother, vote_dataset
 from multiguard.smooth.dataset import VoteRun
-from multiguard.smooth.rounds import Scheme
 from multiguard.votes import Provenance, read_votes
 
 LABELS = list("abcde")
@@ -33,8 +32,9 @@ def smoother(**options) -> Smoother:
 
 
 def provenance(one: Smoother, images: Images | None = None, *, labelled: bool = True) -> Provenance:
-    scheme = Scheme(0, (5,), None, 0 if labelled else 5, labelled)
-    return VoteRun(one, Images(3) if images is None else images, scheme).provenance
+    images = Images(3) if images is None else images
+    how = {"draws": 5, "noise_seed": 0, "pilot_draws": 0 if labelled else 5, "labelled": labelled}
+    return VoteRun(one, images, **how).provenance
 
 
 def test_same_run():
@@ -149,8 +149,8 @@ def test_image_hashes(tmp_path):
 
 def test_given_hash():
     """A hash that the caller has just computed is taken over."""
-    one, scheme = smoother(), Scheme(0, (5,), None, 0, True)
-    given = VoteRun(one, Images(3), scheme, classifier_hash=state_hash(one.classifier)).provenance
+    one = smoother()
+    given = VoteRun(one, Images(3), draws=5, noise_seed=0, classifier_hash=state_hash(one.classifier)).provenance
     assert given == provenance(one)
 
 

@@ -10,7 +10,7 @@ from multiguard import Threshold, TopK
 from multiguard.errors import ModelError, MultiGuardError
 from multiguard.models import load
 from multiguard.smooth import LivePrediction, Smoother, vote_dataset
-from multiguard.smooth.dataset import VoteRun, make_scheme
+from multiguard.smooth.dataset import VoteRun
 from multiguard.votes import read_votes
 
 LABELS = list("abcde")
@@ -165,8 +165,7 @@ def test_state_since_the_record(tmp_path):
     """Weights that change between the record of a run and its first votes are refused, and no shard is written."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 5))
     one = Smoother(load(model, labels=LABELS, name="a"), sigma=0.5, device="cpu")
-    scheme = make_scheme(one, draws=5, adaptive=None, pilot_draws=0, labelled=True, noise_seed=0)
-    run = VoteRun(one, Images(4), scheme)
+    run = VoteRun(one, Images(4), draws=5, noise_seed=0)
     with torch.no_grad():
         model[1].weight.neg_()
     with pytest.raises(ModelError, match="have changed since its run was recorded"):

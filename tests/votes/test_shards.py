@@ -18,8 +18,8 @@ from tests.votes.vote_runs import (
 
 from multiguard.errors import ImageFailure, InvalidInputError, VotesError
 from multiguard.io.files import file_checksum
-from multiguard.pipeline.folders import discard_votes
 from multiguard.votes import Manifest, VotesWriter, read_votes
+from multiguard.votes.folder import discard_votes
 from multiguard.votes.shards import Shard, load_manifest, write_shard
 
 RUN = provenance()

@@ -12,8 +12,8 @@ from tests.votes.test_shards import DAMAGES, truncated
 from tests.votes.vote_runs import KINDS, contents, provenance, row, shard_path, write
 
 from multiguard.errors import ImageFailure, InvalidInputError, VotesError
-from multiguard.pipeline.folders import discard_votes
 from multiguard.votes import VotesWriter, read_votes
+from multiguard.votes.folder import discard_votes
 from multiguard.votes.shards import load_manifest
 
 RUN = provenance()

@@ -43,7 +43,6 @@ _PANELS = {
     "Step by step": {
         "train": "Train a base classifier under noise and write its model folder.",
         "models": "List the built-in models, or show the card of one.",
-        "check": "Look at a model and its images before voting.",
         "vote": "Classify many noisy copies of each image and keep every vote.",
         "tune": "Choose k' or the threshold, and the best of several models, for one radius.",
         "certify": "Certify the votes of every image and average the scores over radii.",

@@ -56,7 +56,7 @@ def show_epoch(record: dict[str, Any]) -> None:
 
 
 def _show_result(result: "TrainResult", requested: Mapping[str, int | None]) -> None:
-    from multiguard.pipeline.vote_job import fewer_images
+    from multiguard.data.sample import fewer_images
     from multiguard.train.config import noise_text
 
     for part, count in requested.items():

@@ -1,24 +1,25 @@
 """`multiguard vote`: noisy copies of images, classified and kept draw by draw."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from multiguard.cli.options import Fields, ForceOther, NoiseText, Sigma, typed_command, with_options
-from multiguard.cli.progress import progress_bar
+from multiguard.cli.progress import print_line, progress_bar
 from multiguard.cli.signals import graceful_stop
 from multiguard.cli.terminal import echo
 from multiguard.data.config import DataConfig
 from multiguard.errors import InvalidInputError
-from multiguard.io.ranks import this_rank
 from multiguard.models.config import ModelConfig
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.smooth.config import VoteConfig, named_noise
 
 if TYPE_CHECKING:
     from multiguard.evaluate import CertifyConfig
-    from multiguard.pipeline.vote_job import PreparedVote, VoteResult
+    from multiguard.smooth.vote import NamedRun
+    from multiguard.votes import Votes
 
 FINISHING = "the shards under way are finished first"
 
@@ -36,64 +37,80 @@ _Target = Annotated[
         },
     ),
 ]
-_Out = Annotated[Path, Option(help="The votes folder to write; the same run in it resumes.")]
+_Out = Annotated[Path | None, Option(help="The votes folder to write; the same run in it resumes.")]
+_DryRun = Annotated[bool, Option("--dry-run", help="Say what would happen, and what looks wrong; write nothing.")]
 
 
 @with_options
 def vote_command(
     model: ModelConfig,
     data: _Data,
-    out: _Out,
     vote: VoteConfig,
     target: _Target,
+    out: _Out = None,
     sigma: Sigma = None,
     noise: NoiseText = None,
     force: ForceOther = False,
+    dry_run: _DryRun = False,
 ) -> None:
     """Classify many noisy copies of each image and keep every vote.
 
     The same command resumes after an interruption, and runs on several GPUs under torchrun. One folder of votes serves
-    every k, k', alpha and radius; those given here tell adaptive draws when an image has enough of them.
+    every k, k', alpha and radius; those given here tell adaptive draws when an image has enough of them. With --dry-run
+    it says what it would do: images, labels, recall with and without noise, the largest provable radius, the time.
 
     Example: multiguard vote --model runs/digits --data digits --images 100 --out runs/votes
     """
     from multiguard.pipeline.folders import check_content
-    from multiguard.pipeline.sanity import look_at
-    from multiguard.pipeline.vote_job import VoteJob, prepare_vote
+    from multiguard.smooth import vote as votes_of
 
+    named, goal = named_noise(sigma, noise), _target(vote, target)
+    if dry_run:
+        return _say(votes_of.NamedRun(vote, data, model, noise=named, target=goal))
+    if out is None:
+        raise InvalidInputError("--out is missing: the votes folder to write; --dry-run writes none")
     check_content(out, "votes")
-    named = named_noise(sigma, noise)
-    job = VoteJob(model, data, out, named, vote, _target(vote, target), typed_command())
-    prepared = prepare_vote(job)
-    if this_rank().is_main:
-        show_notes(prepared)
-        for warning in look_at(prepared).warnings:
-            echo(f"warning: {warning}")
     with graceful_stop(FINISHING) as stop, progress_bar("images") as progress:
-        result = prepared.vote(lambda done, total: progress("voting", done, total), stop, force=force)
-    if result is not None:
-        _show_result(prepared, result)
+        votes = votes_of.vote(
+            vote,
+            data,
+            model,
+            noise=named,
+            target=goal,
+            out=out,
+            command=typed_command(),
+            note=print_line,
+            progress=partial(progress, "voting"),
+            stop=stop,
+            force=force,
+        )
+    if votes is not None:
+        _show_result(votes, out)
+    return None
 
 
-def show_notes(prepared: "PreparedVote") -> None:
-    """Print what the user should know before a vote."""
-    if prepared.made_for not in (None, prepared.noise):
-        echo(f"note: {prepared.job.model.spec} was made for {prepared.made_for}; this votes with {prepared.noise}")
-    if prepared.fewer_note is not None:
-        echo(f"note: {prepared.fewer_note}")
-    if prepared.order_note is not None:
-        echo(f"{prepared.order_note}; --labels FILE if the model's differs")
+def _say(run: "NamedRun") -> None:
+    """Print what the votes would be of, and what to expect."""
+    warnings, facts = run.expectations
+    classifier = run.smoother.classifier
+    names = classifier.label_names
+    labels = f"{len(names)} labels, {names[0]} to {names[-1]}"
+    lines = [*run.notes, f"{classifier.name}: {labels}; scores are {classifier.output}", f"images: {run.images.name}"]
+    lines += [*facts, *run.warnings(), f"{len(warnings)} warnings" if warnings else "nothing looks wrong"]
+    for line in lines:
+        echo(line)
 
 
-def _show_result(prepared: "PreparedVote", result: "VoteResult") -> None:
-    if (failed := result.failure_text()) is not None:
+def _show_result(votes: "Votes", out: Path) -> None:
+    from multiguard.smooth.vote import failure_text, mean_draws
+
+    if (failed := failure_text(votes)) is not None:
         echo(failed)
-    part = prepared.job.part
-    draws = f"an average of {result.mean_draws:.1f} votes" if part.adaptive else f"{part.draws} votes"
-    if pilots := part.pilots(prepared.job.data.labelled):
-        draws += f" and {pilots} pilot draws"
-    voted = result.images - len(result.failures)
-    echo(f"{draws} on each of {voted} images, {prepared.noise}: {prepared.job.out}")
+    run = votes.provenance
+    draws = f"an average of {mean_draws(votes):.1f} votes" if votes.adaptive else f"{run.draws} votes"
+    if run.pilot_draws:
+        draws += f" and {run.pilot_draws} pilot draws"
+    echo(f"{draws} on each of {len(votes)} images, {run.noise}: {out}")
 
 
 def _target(vote: VoteConfig, target: dict[str, Any]) -> "CertifyConfig | None":

@@ -1,7 +1,8 @@
 """Samples, and the datasets that yield them: listed image files, and random subsets of any dataset."""
 
+import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -203,3 +204,31 @@ def _random_order(dataset: Dataset, seed: int) -> list[int]:
     if seed < 0:
         raise DataError(f"{dataset.name}: the seed is {seed}; it must be at least 0")
     return [int(position) for position in np.random.default_rng(seed).permutation(len(dataset))]
+
+
+def fewer_images(requested: int, there: int) -> str:
+    """A note that there are fewer images than were requested."""
+    return f"{requested} images requested, and there are {there}: all of them are taken"
+
+
+def image_hashes(prefix: str, images: IndexedDataset, root: Path | None, *, labelled: bool = True) -> dict[str, str]:
+    """Hashes that change with any image's name, labels, file or decoded size, but not with the folder's location.
+
+    Args:
+        prefix: What the names of the hashes begin with.
+        images: The images; none is decoded.
+        root: The folder that holds them.
+        labelled: Whether their labels count.
+    """
+    home = "" if root is None else str(real_path(root))
+    return {
+        f"{prefix}.name": images.name,
+        f"{prefix}.labels": _hash(images.label_names),
+        f"{prefix}.ids": _hash(images.ids),
+        f"{prefix}.truth": _hash(str(labels) for labels in images.labels if labelled),
+        f"{prefix}.files": _hash(origin.removeprefix(home) for origin in images.origins),
+    }
+
+
+def _hash(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()

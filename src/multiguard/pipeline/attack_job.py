@@ -14,7 +14,7 @@ from multiguard.certify.noise import BandAblation, Noise
 from multiguard.certify.rules import TopK
 from multiguard.data.config import DataConfig
 from multiguard.data.image import image_hash
-from multiguard.data.sample import IndexedDataset
+from multiguard.data.sample import IndexedDataset, fewer_images
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import (
     AttackedImage,
@@ -36,7 +36,6 @@ from multiguard.models.config import ModelConfig, recorded_model
 from multiguard.models.denoiser import denoised_checksum
 from multiguard.models.loading import load_model, runs_code, weights_checksum
 from multiguard.pipeline.folders import check_content, check_inside
-from multiguard.pipeline.vote_job import fewer_images
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.results import AttackFolder, Results, read_attacks, read_certificates
 from multiguard.results.attack_files import attack_stage, stage_attacks

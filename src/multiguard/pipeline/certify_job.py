@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.certify.arrays import Floats
+from multiguard.certify.draw_limits import largest_radius, nothing_words
 from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import (
@@ -23,13 +24,13 @@ from multiguard.io.config import to_tree
 from multiguard.io.files import read_regular
 from multiguard.io.records import decode_json
 from multiguard.io.writer import holds_other
-from multiguard.pipeline.draw_limits import largest_radius, nothing_words
-from multiguard.pipeline.folders import SOURCE_FILE, check_content, check_inside
+from multiguard.pipeline.folders import check_content, check_inside
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.results import Results, read_certificates
 from multiguard.results.certificate_files import CERTIFICATES_NAME, certificates_stage, stage_certificates
 from multiguard.version import __version__
 from multiguard.votes import Votes
+from multiguard.votes.folder import SOURCE_FILE
 from multiguard.votes.shards import OpenManifest, open_manifest
 from multiguard.votes.store import open_votes
 

@@ -18,10 +18,10 @@ from multiguard.io.ranks import this_rank
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.folders import check_content
 from multiguard.pipeline.recipe import CertifyPart
-from multiguard.pipeline.sanity import data_warnings
 from multiguard.results import Results
 from multiguard.smooth import AdaptivePlan, Smoother
-from multiguard.smooth.dataset import OnError, VoteRun, make_scheme, open_data
+from multiguard.smooth.dataset import OnError, VoteRun, open_data
+from multiguard.smooth.sanity import data_warnings
 
 Report = Callable[[str, int, int], None]
 VOTES, CERTIFICATES = "votes", "certificates"  # in the run folder
@@ -71,11 +71,18 @@ def certify_data(
     part = CertifyPart(**rule.options, alpha=alpha, methods=tuple(methods or ()))  # type: ignore[arg-type]
     plan = None if draws is not None or bands else _plan(rule, smoother.noise, alpha, max_draws, radii)
     pilots = 0 if labelled or bands else pilot_draws
-    scheme = make_scheme(
-        smoother, draws=draws, adaptive=plan, pilot_draws=pilots, labelled=labelled, noise_seed=noise_seed
+    run = VoteRun(
+        smoother,
+        dataset,
+        draws=draws,
+        adaptive=plan,
+        pilot_draws=pilots,
+        labelled=labelled,
+        noise_seed=noise_seed,
+        on_error=on_error,
+        resumable=out is not None,
     )
-    run = VoteRun(smoother, dataset, scheme, on_error=on_error, resumable=out is not None)
-    for warning in data_warnings(run, dataset, labelled=labelled):
+    for warning in data_warnings(run):
         warnings.warn(warning, stacklevel=3)
     with _folder(out) as home, _progress_bars(progress) as report:
         check_content(home / VOTES, "votes")

@@ -15,11 +15,10 @@ from multiguard.models import Classifier
 from multiguard.models.config import ModelConfig
 from multiguard.models.loading import chosen_noise, load_model, square_size, unnamed_labels
 from multiguard.models.spec import parse_spec
-from multiguard.pipeline.job_model import score_threshold
 from multiguard.smooth import Prediction, Smoother
 from multiguard.smooth.config import PredictConfig, named_noise
 from multiguard.smooth.noise_source import resolve_seed
-from multiguard.smooth.settings import cpu_has_bfloat16, resolve_device
+from multiguard.smooth.settings import cpu_has_bfloat16, resolve_device, score_threshold
 
 # On a CPU that computes in bfloat16: as on a GPU, and half the time.
 _QUICK: dict[str, Any] = {"precision": "bfloat16", "channels_last": True, "batch_size": 6}

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from multiguard.errors import VotesError
+from multiguard.io.commands import with_seeds
 from multiguard.io.config import to_tree
 from multiguard.io.writer import written_files
 from multiguard.pipeline.certify_job import CertifyJob, certify
-from multiguard.pipeline.commands import with_seeds
+from multiguard.pipeline.folders import check_content
 from multiguard.pipeline.recipe import Arm, RunRecipe, plan_arms
 from multiguard.pipeline.record import read_record
 from multiguard.results import Results, read_certificates
@@ -21,7 +22,7 @@ from multiguard.votes.shards import MANIFEST_NAME, OpenManifest, is_shard_file, 
 
 if TYPE_CHECKING:
     from multiguard.pipeline.runner import Observer
-    from multiguard.pipeline.vote_job import PreparedVote
+    from multiguard.smooth.vote import NamedRun
 
 Kind = Literal["train", "vote", "certify", "report"]
 KINDS: tuple[Kind, ...] = ("train", "vote", "certify", "report")
@@ -158,38 +159,36 @@ class VoteStep(Step):
         self._arm = arm
 
     @cached_property
-    def _prepared(self) -> "PreparedVote":
+    def _run(self) -> "NamedRun":
         from multiguard.pipeline.train_job import trained_model
-        from multiguard.pipeline.vote_job import VoteJob, prepare_vote
+        from multiguard.smooth.vote import NamedRun
 
-        recipe, part = self.plan.recipe, arm_votes(self.plan.recipe, self._arm)
+        recipe, config = self.plan.recipe, arm_votes(self.plan.recipe, self._arm)
         model = recipe.model or trained_model(recipe, self._arm.home / "model")
         data = recipe.data if recipe.model is not None else recipe.data.replace(size=None)
-        target = recipe.config if part.adaptive else None
-        prepared = prepare_vote(VoteJob(model, data, self.home, self._arm.noise, part, target, self.plan.command))
-        recipe.require_labels(len(prepared.classifier.label_names))
-        return prepared
+        run = NamedRun(config, data, model, noise=self._arm.noise, target=recipe.config if config.adaptive else None)
+        recipe.require_labels(len(run.smoother.classifier.label_names))
+        return run
 
     def inputs(self) -> dict[str, Any]:
         """The classifier, the images and how it is sampled."""
-        return self._prepared.inputs()
+        return self._run.inputs()
 
     def run(self, observer: "Observer") -> list[Path]:
         """Vote to the end, or resume."""
-        from multiguard.pipeline.sanity import look_at
+        from multiguard.smooth.vote import failure_text, mean_draws
 
-        if self._prepared.order_note is not None:
-            observer.on_step(self.name, f"{self._prepared.order_note}; model.labels: FILE if the model's differs")
-        for warning in look_at(self._prepared).warnings:
-            observer.on_step(self.name, f"warning: {warning}")
+        for text in (*self._run.notes, *self._run.warnings()):
+            observer.on_step(self.name, text)
+        check_content(self.home, "votes")
         with observer.stopping() as stop, observer.bar("images") as progress:
-            result = self._prepared.vote(partial(progress, "voting"), stop)
-        assert result is not None  # a run is one process
-        if (failed := result.failure_text()) is not None:
+            votes = self._run.save(self.home, self.plan.command, partial(progress, "voting"), stop)
+        assert votes is not None  # a run is one process
+        if (failed := failure_text(votes)) is not None:
             observer.on_step(self.name, failed)
         if self.plan.recipe.vote.adaptive:
-            observer.on_step(self.name, f"{result.mean_draws:.1f} draws per image on average")
-        return list(result.files)
+            observer.on_step(self.name, f"{mean_draws(votes):.1f} draws per image on average")
+        return [path for path in self.home.iterdir() if path.is_file() and not path.name.startswith(".")]
 
     def unfinished(self) -> str:
         """Failed images to try again, unless the recipe records them."""
@@ -199,10 +198,10 @@ class VoteStep(Step):
 
     def still_valid(self, changes: Collection[str]) -> bool:
         """Whether only files have changed, and each image that has votes still decodes to the one voted on."""
-        from multiguard.pipeline.vote_job import votes_match_images
+        from multiguard.smooth.vote import votes_match_images
 
         only_files = list(changes) == ["data.files"]
-        return only_files and self.holds_work() and votes_match_images(self.home, self._prepared.images)
+        return only_files and self.holds_work() and votes_match_images(self.home, self._run.images)
 
     def is_damaged(self) -> bool:
         """Whether there is a manifest that cannot be read."""
@@ -218,7 +217,7 @@ class VoteStep(Step):
 
     def discard(self) -> None:
         """Remove the old votes."""
-        self._prepared.discard_old()
+        self._run.discard_old(self.home)
 
     def renew(self, changes: Collection[str]) -> bool:
         """Draw a new noise seed for other images: whoever supplied them may know the old one.
@@ -227,7 +226,7 @@ class VoteStep(Step):
         """
         renews = not self._arm.name and any(name.startswith("data.") for name in changes) and self.plan.renew_noise()
         if renews:
-            del self._prepared
+            del self._run
         return renews
 
 

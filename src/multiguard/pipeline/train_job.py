@@ -6,6 +6,7 @@ from typing import Any
 from multiguard.certify.noise import given_noise
 from multiguard.data.catalog import default_split
 from multiguard.data.config import DataConfig
+from multiguard.data.sample import image_hashes
 from multiguard.io.files import file_checksum
 from multiguard.io.lock import folder_lock
 from multiguard.models.code import code_checksum
@@ -15,7 +16,6 @@ from multiguard.models.loading import weights_checksum
 from multiguard.models.model_folder import folder_checksum
 from multiguard.models.spec import parse_spec
 from multiguard.pipeline.recipe import Arm, RunRecipe
-from multiguard.pipeline.vote_job import image_hashes
 from multiguard.train.checkpoint import discard_model
 from multiguard.train.config import TrainConfig
 from multiguard.train.start import image_size, model_spec, open_splits, start_backbone

@@ -1,37 +1,38 @@
 """Voting on a dataset: images are decoded ahead of the device, draws are packed, shards are written behind it."""
 
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
+from itertools import count
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import numpy as np
-
-from multiguard.certify.arguments import check_count
 from multiguard.data.image import image_hash
 from multiguard.data.in_memory import as_dataset, first_input
 from multiguard.data.sample import Dataset, Sample
-from multiguard.errors import DataError, ImageError, ImageFailure, InvalidInputError, ModelError, VotesError
+from multiguard.errors import ImageError, ImageFailure, InvalidInputError, ModelError, VotesError
 from multiguard.io.lock import folder_lock
+from multiguard.io.ranks import this_rank
 from multiguard.models.classifier import state_checksum, state_hash
 from multiguard.smooth.adaptive import AdaptivePlan, Stopping
-from multiguard.smooth.distributed import Team, Work
 from multiguard.smooth.fingerprint import make_provenance
 from multiguard.smooth.noise_source import resolve_seed
+from multiguard.smooth.reader import ImageReader
 from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter, ShardVotes
 from multiguard.smooth.schedule import check_draws, whole_number
 from multiguard.smooth.settings import check_choice
 from multiguard.smooth.smoother import Smoother
-from multiguard.votes import Manifest, VotesWriter, read_votes
+from multiguard.votes import Manifest, Provenance, VoteRow, Votes, VotesWriter
+
+if TYPE_CHECKING:
+    from multiguard.smooth.distributed import Team, Work
 
 Progress = Callable[[int, int], None]
 OnError = Literal["stop", "record"]
 
-_MAX_KEPT = 64  # decoded images that wait for their shard
 _LOOKED_AT = 16  # images that the model is probed on
 
 
@@ -77,6 +78,7 @@ def vote_dataset(
         stop: Called before each shard; once it returns True, the open shards are finished and the rest is left.
 
     >>> import tempfile
+    >>> import multiguard
     >>> from multiguard.data import DigitsDataset
     >>> from multiguard.models import load
     >>> from multiguard.smooth import Smoother
@@ -85,19 +87,22 @@ def vote_dataset(
     >>> f = load(brightness, labels=dataset.label_names, output="logits", name="first ten pixels")
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     vote_dataset(Smoother(f, sigma=0.5, k_max=3, device="cpu"), dataset, folder, draws=100, noise_seed=0)
-    ...     votes = read_votes(folder)
+    ...     votes = multiguard.read_votes(folder)
     ...     votes.ranked(0).shape
     (100, 3)
     """
-    dataset = open_data(smoother, data)
-    if labelled and not getattr(dataset, "labelled", True):
-        raise InvalidInputError(
-            "the data holds no labels (Y is None); give labelled=False and pilot_draws to choose them."
-        )
-    scheme = make_scheme(
-        smoother, draws=draws, adaptive=adaptive, pilot_draws=pilot_draws, labelled=labelled, noise_seed=noise_seed
+    run = VoteRun(
+        smoother,
+        data,
+        draws=draws,
+        adaptive=adaptive,
+        pilot_draws=pilot_draws,
+        labelled=labelled,
+        noise_seed=noise_seed,
+        shard_images=shard_images,
+        readers=readers,
+        on_error=on_error,
     )
-    run = VoteRun(smoother, dataset, scheme, shard_images=shard_images, readers=readers, on_error=on_error)
     run.write(folder, progress=progress, stop=stop)
 
 
@@ -109,7 +114,7 @@ def open_data(smoother: Smoother, data: Any) -> Dataset:
     return as_dataset(data, classifier.label_names, classifier.feature_names)
 
 
-def make_scheme(
+def _scheme(
     smoother: Smoother,
     *,
     draws: int | None,
@@ -118,7 +123,7 @@ def make_scheme(
     labelled: bool,
     noise_seed: int | None,
 ) -> Scheme:
-    """The draws of every image, checked; the arguments are those of `vote_dataset`."""
+    """The draws of every image, checked."""
     if (positions := smoother.noise.positions) is not None:
         if draws not in (None, positions) or adaptive is not None or pilot_draws:
             raise InvalidInputError(
@@ -143,40 +148,54 @@ def make_scheme(
 
 
 class VoteRun:
-    """A voting run whose arguments are checked and whose `provenance` is known; nothing is written yet.
+    """A voting run whose arguments are checked and whose `provenance` is known; no draw is made yet.
 
     Without a given noise seed, `provenance` has a random one, and a run in the folder that differs only in it is
     resumed with its own.
 
-    The arguments are those of `vote_dataset`; `scheme` comes from `make_scheme`. `classifier_hash` is the `state_hash`
-    of the classifier, for a caller who has just computed it. A run that is not `resumable` goes to a new folder that
-    nobody writes to again. Only the first image is decoded, and kept for the voting.
+    The arguments are those of `vote_dataset`. `classifier_hash` is the `state_hash` of the classifier, for a caller who
+    has just computed it. A run that is not `resumable` is never resumed from files.
     """
 
     def __init__(
         self,
         smoother: Smoother,
-        dataset: Dataset,
-        scheme: Scheme,
+        data: Any,
         *,
+        draws: int | None = None,
+        adaptive: AdaptivePlan | None = None,
+        pilot_draws: int = 0,
+        labelled: bool = True,
+        noise_seed: int | None = None,
         shard_images: int = 64,
         readers: int = 2,
         on_error: OnError = "stop",
         classifier_hash: str | None = None,
         resumable: bool = True,
     ) -> None:
+        self.dataset = dataset = open_data(smoother, data)
+        if labelled and not getattr(dataset, "labelled", True):
+            raise InvalidInputError(
+                "the data holds no labels (Y is None); give labelled=False and pilot_draws to choose them."
+            )
+        how: dict[str, Any] = {"pilot_draws": pilot_draws, "labelled": labelled, "noise_seed": noise_seed}
+        self._scheme = _scheme(smoother, draws=draws, adaptive=adaptive, **how)
         check_choice("on_error", on_error, get_args(OnError))
-        self.smoother, self._scheme, self._record = smoother, scheme, on_error == "record"
+        self.smoother, self._record = smoother, on_error == "record"
         self._shard_images = whole_number("shard_images", shard_images)
         # Only images have a range: pixels of a dataset of images, or inputs that the classifier declares to be images.
-        pixels = (
-            getattr(dataset, "pixels", True) or smoother.classifier.image_size is not None or smoother.settings.clamp
-        )
-        self._images = _ImageReader(dataset, readers, record=self._record, pixels=pixels)
+        declared = smoother.classifier.image_size is not None or smoother.settings.clamp
+        pixels = declared or getattr(dataset, "pixels", True)
+        self._images = ImageReader(dataset, readers, record=self._record, pixels=pixels)
         self._checked = False  # whether `check` has seen the model
         self._checksum = ""  # of the model as its votes begin
+        self._given: dict[str, Any] = {"classifier_hash": classifier_hash, "resumable": resumable}
+
+    @cached_property
+    def provenance(self) -> Provenance:
+        """All that determines the votes; the first image is decoded for it, and kept for the voting."""
         first = image_hash(self._images.peek(self._images.first).image)
-        self.provenance = make_provenance(smoother, dataset, scheme, first, classifier_hash, resumable=resumable)
+        return make_provenance(self.smoother, self.dataset, self._scheme, first, **self._given)
 
     def check(self, positions: range | None = None) -> list[str]:
         """What looks wrong with the model, seen on some of these images; see `Smoother.probe`, which raises."""
@@ -193,6 +212,28 @@ class VoteRun:
         kinds = [(sample.image.shape, sample.image.dtype) for sample in samples]
         return [sample for sample, kind in zip(samples, kinds, strict=True) if kind == kinds[0]]
 
+    def votes(self, progress: Progress | None = None) -> Votes:
+        """The votes, in memory: no file is opened."""
+        if (rank := this_rank()).count > 1:
+            raise InvalidInputError(
+                f"votes in memory are made in one process, and this is one of {rank.count} (WORLD_SIZE); vote in "
+                "several with vote_dataset or `multiguard vote`, then certify the votes in one"
+            )
+        manifest, done = Manifest(self.provenance, self._shard_images), count(1)
+        total = len(self.provenance.image_ids)
+
+        def on_image() -> None:
+            number = next(done)
+            if progress is not None:
+                progress(number, total)
+
+        self._begin(manifest.positions(0))
+        shards = sorted(self._shards(range(manifest.shard_count), manifest, on_image), key=lambda shard: shard.index)
+        self.smoother.end(self._checksum)
+        failures = [failure for shard in shards for failure in shard.failures]
+        _check_any(failures, total)
+        return Votes.of(self.provenance, [row for shard in shards for row in shard.rows], failures)
+
     def write(
         self,
         folder: str | Path,
@@ -206,6 +247,8 @@ class VoteRun:
         `discard` removes the votes of another run from the folder; None refuses such a folder. The votes of this run
         are always resumed.
         """
+        from multiguard.smooth.distributed import Team
+
         stop = stop or (lambda: False)
         with folder_lock(Path(folder)):
             team = Team.current()
@@ -228,7 +271,7 @@ class VoteRun:
             discard=discard,
         )
 
-    def _lead(self, team: Team, writer: VotesWriter, progress: Progress, stop: Callable[[], bool]) -> None:
+    def _lead(self, team: "Team", writer: VotesWriter, progress: Progress, stop: Callable[[], bool]) -> None:
         """List the missing shards, vote on some of them, wait for the other processes and complete the manifest."""
         todo, total = writer.missing(), len(self.provenance.image_ids)
         done = total - sum(len(writer.manifest.positions(shard)) for shard in todo)
@@ -241,13 +284,9 @@ class VoteRun:
                 f"{len(writer.missing())} shards are missing because another process stopped; run the same command "
                 "again to resume."
             )
-        if len(failures := writer.manifest.failures) == total:
-            raise VotesError(
-                f"none of {total} images could be voted on, such as {failures[0].image_id!r}: {failures[0].reason}; "
-                "fix that and vote again without --on-error record (on_error='stop'), which tries them again."
-            )
+        _check_any(writer.manifest.failures, total)
 
-    def _follow(self, team: Team, folder: Path, stop: Callable[[], bool]) -> None:
+    def _follow(self, team: "Team", folder: Path, stop: Callable[[], bool]) -> None:
         """Vote on some of the shards that the main process lists."""
         with team.join(stop) as work:
             if work is not None and work.todo:
@@ -255,24 +294,32 @@ class VoteRun:
             elif work is not None:
                 work.leave()
 
-    def _vote(self, work: Work, writer: VotesWriter, on_image: Callable[[], object]) -> None:
+    def _vote(self, work: "Work", writer: VotesWriter, on_image: Callable[[], object]) -> None:
         """Vote on shards until none is left; each is written in a thread, at most one behind the device."""
         if work.todo:
             self._begin(writer.manifest.positions(work.todo[0]))
-        shards = (
-            ShardImages(shard, self._images.samples(writer.manifest.positions(shard)), writer.started(shard))
-            for shard in work
-        )
-        run = writer.manifest.provenance
-        scheme = replace(self._scheme, noise_seed=run.noise_seed, stops=run.stops or (run.draws,))
-        voter = ShardVoter(self.smoother, shards, scheme, on_image, record_failures=self._record)
         with ThreadPoolExecutor(1) as pool:
             writing = pool.submit(lambda: None)
-            for votes in voter:
+            for votes in self._shards(work, writer.manifest, on_image, writer.started):
                 writing.result()
                 writing = pool.submit(self._keep, writer, votes)
             writing.result()
         work.leave()
+
+    def _shards(
+        self,
+        indices: Iterable[int],
+        manifest: Manifest,
+        on_image: Callable[[], object],
+        started: Callable[[int], Mapping[str, VoteRow]] = lambda index: {},
+    ) -> Iterable[ShardVotes]:
+        """The votes of these shards, each as soon as it is complete."""
+        shards = (
+            ShardImages(index, self._images.samples(manifest.positions(index)), started(index)) for index in indices
+        )
+        run = manifest.provenance
+        scheme = replace(self._scheme, noise_seed=run.noise_seed, stops=run.stops or (run.draws,))
+        return ShardVoter(self.smoother, shards, scheme, on_image, record_failures=self._record)
 
     def _begin(self, positions: range) -> None:
         """Before the first votes: the model is probed, and has the hash that is recorded of it."""
@@ -293,107 +340,10 @@ class VoteRun:
         writer.write(votes.index, votes.rows, votes.failures)
 
 
-class _ImageReader:
-    """Decodes each image once, in threads ahead of the device; images that identify the run are kept for the voting."""
-
-    def __init__(self, dataset: Dataset, readers: int, *, record: bool, pixels: bool) -> None:
-        self._pixels = pixels  # whether values must lie in [0, 1]
-        self._dataset, self._readers, self._record = dataset, check_count("readers", readers), record
-        self._kept: dict[int, Sample | ImageError] = {}
-        self.first = self._find_first()
-
-    def _find_first(self) -> int:
-        """The position of the first image that can be used; with `record` off, that must be image 0."""
-        if len(self._dataset) == 0:
-            raise InvalidInputError(f"the dataset {self._dataset.name!r} is empty; votes need at least one image.")
-        for position in range(len(self._dataset)):
-            with suppress(ImageError) if self._record else nullcontext():
-                self.peek(position)
-                return position
-        raise DataError(f"no image of {self._dataset.name!r} can be used, such as {self._kept[0]}")
-
-    def peek(self, position: int) -> Sample:
-        """The image, kept so that `samples` need not decode it again; one that cannot be used raises `ImageError`."""
-        outcome = self._kept.get(position) or self._decode(position)
-        if isinstance(outcome, ImageError):
-            self._kept[position] = outcome
-            raise outcome
-        if sum(isinstance(kept, Sample) for kept in self._kept.values()) < _MAX_KEPT:
-            self._kept[position] = outcome
-        return outcome
-
-    def samples(self, positions: range) -> Iterator[Sample | ImageFailure]:
-        """The images in order, or their failures."""
-        for position, reading in zip(positions, self._read_ahead(positions), strict=True):
-            outcome = reading.result()
-            if not isinstance(outcome, ImageError):
-                yield outcome
-                continue
-            if not self._record:
-                raise outcome
-            if position > self.first:
-                self._check_first()
-            yield ImageFailure(self._dataset.ids[position], " ".join(outcome.reason.split()))
-
-    def are_those_of(self, folder: Path, stored: Manifest) -> bool:
-        """Whether a folder holds votes on these images, although its run began with another first image.
-
-        A run that recorded its first images as failures is identified by a later image, also after they were fixed.
-        """
-        try:
-            votes = read_votes(folder, partial=True)
-        except VotesError:  # the writer finds the same error and raises it
-            return False
-        hashes = dict(zip(votes.ids, votes.image_hashes, strict=True))
-        failed = {failure.image_id for failure in votes.failures}
-        for position, image_id in enumerate(self._dataset.ids):
-            with suppress(ImageError):
-                digest = image_hash(self.peek(position).image)
-                if digest == stored.provenance.first_image_hash:
-                    return True
-                if image_id not in failed:
-                    return digest == hashes.get(image_id)
-        return False
-
-    def _read_ahead(self, positions: Iterable[int]) -> Iterator[Future[Sample | ImageError]]:
-        """The images in order while threads decode them, a few ahead of the current one."""
-        ahead: deque[Future[Sample | ImageError]] = deque()
-        with ThreadPoolExecutor(self._readers) as pool:
-            for position in positions:
-                ahead.append(pool.submit(self._take, position))
-                if len(ahead) > 4 * self._readers:
-                    yield ahead.popleft()
-            yield from ahead
-
-    def _take(self, position: int) -> Sample | ImageError:
-        return self._kept.pop(position, None) or self._decode(position)
-
-    def _decode(self, position: int) -> Sample | ImageError:
-        try:
-            sample = self._dataset[position]
-            if self._pixels:
-                _check_pixels(sample)
-        except ImageError as error:
-            return error
-        return sample
-
-    def _check_first(self) -> None:
-        """Raises `DataError` if the first image cannot be read any more: then no image is to blame."""
-        try:
-            self._dataset[self.first]
-        except ImageError as error:
-            raise DataError(
-                f"{error}; but it could be read when the run began, so the images may be gone or out of reach. "
-                "Make them available and run the same command again to resume"
-            ) from error
-
-
-def _check_pixels(sample: Sample) -> None:
-    """Raises `ImageError` unless the values are pixels: a radius must be in units of [0, 1]."""
-    image = sample.image
-    if image.dtype != np.uint8 and not (image.min() >= 0 and image.max() <= 1):
-        raise ImageError(
-            f"image {sample.id!r}",
-            f"holds values from {image.min():g} to {image.max():g}; an image of {image.dtype} must lie in [0, 1]: "
-            "divide it by 255, and leave normalisation to the classifier.",
+def _check_any(failures: Sequence[ImageFailure], total: int) -> None:
+    """Raises `VotesError` if all images have failed."""
+    if len(failures) == total:
+        raise VotesError(
+            f"none of {total} images could be voted on, such as {failures[0].image_id!r}: {failures[0].reason}; "
+            "fix that and vote again without --on-error record (on_error='stop'), which tries them again."
         )

@@ -11,11 +11,13 @@ from multiguard.certify import Rule, RuleName
 from multiguard.certify.arguments import check_count, check_fraction
 from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
+from multiguard.io.ranks import this_rank
 from multiguard.models.classifier import Classifier
 from multiguard.models.host_network import HostNetwork
 from multiguard.smooth.noise_source import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
 from multiguard.votes.types import DEFAULT_RANKS, vote_dtype
 
+_DEFAULT_SCORE_THRESHOLD = 0.5
 Precision = Literal["float32", "bfloat16", "float16"]
 _CHANNELS = 3
 DTYPES: dict[Precision, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -142,3 +144,14 @@ def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
     """Raises `InvalidInputError` unless the value is one of the choices."""
     if value not in choices:
         raise InvalidInputError(f"{name} must be one of {', '.join(choices)}, not {value!r}.")
+
+
+def own_device(device: str | None) -> str | None:
+    """The requested device; of several processes on one machine each takes its own GPU if none was named."""
+    rank, gpus = this_rank(), torch.cuda.device_count()
+    return f"cuda:{rank.local % gpus}" if rank.count > 1 and gpus and device in (None, "cuda") else device
+
+
+def score_threshold(rule: RuleName, given: float | None) -> float | None:
+    """The probability from which the base classifier returns a label; None for the top-k rule, unless one is given."""
+    return _DEFAULT_SCORE_THRESHOLD if rule == "threshold" and given is None else given

@@ -7,24 +7,21 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from multiguard.certify.draw_limits import largest_radius, nothing_words, rule_words
 from multiguard.certify.rules import Rule, Threshold, TopK
 from multiguard.data.in_memory import MemoryDataset
 from multiguard.data.sample import Dataset
 from multiguard.models.classifier import Classifier
-from multiguard.pipeline.draw_limits import largest_radius, nothing_words, rule_words
+from multiguard.smooth.config import VoteConfig
 from multiguard.smooth.dataset import VoteRun
 from multiguard.smooth.engine import noisy_images, score_limit
 from multiguard.smooth.inputs import to_pixels
 from multiguard.smooth.probe import model_scores
-
-if TYPE_CHECKING:
-    from multiguard.pipeline.vote_job import PreparedVote
 
 _MOST_RETURNED = 5  # the highest scores that count as returned, for recall
 _LARGE_RATIO = 10  # of the standard deviations of two columns of a table
@@ -32,34 +29,27 @@ _MOST_ROWS, _FEWEST_ROWS = 256, 16  # of a table that its scales are taken from
 _ALPHA = 0.001
 
 
-@dataclass(frozen=True)
-class Sanity:
-    """What the pass found."""
+def expectations(run: VoteRun, config: VoteConfig) -> tuple[list[str], list[str]]:
+    """What looks wrong with a run, and what to expect of it, from a few images and noisy copies of them.
 
-    warnings: tuple[str, ...]  # what looks wrong
-    facts: tuple[str, ...]  # what to expect
-
-
-def look_at(prepared: "PreparedVote") -> Sanity:
-    """Look at a few images and noisy copies of them; a model that no certificate can be about raises `ModelError`.
-
-    A model that fails on these images is left to the vote, which says at which image.
+    A model that no certificate can be about raises `ModelError`. A model that fails on these images is left to the
+    vote, which says at which image.
     """
-    warnings, facts = prepared.run.check(), list[str]()
-    radius = radius_words(prepared)
+    warnings, facts = run.check(), list[str]()
+    radius = radius_words(run, config)
     (warnings if "nothing" in radius else facts).append(radius)
-    if (look := _look(prepared.run)) is not None:
-        if prepared.job.data.labelled and (recall := _recalls(look)) is not None:
+    if (look := _look(run)) is not None:
+        if run.provenance.labelled and (recall := _recalls(look)) is not None:
             facts.append(f"recall on {len(look.labels)} images: {recall[0]:.0%} clean, {recall[1]:.0%} under noise")
             warnings += _recall_warnings(look, *recall)
-        facts.append(_time_words(prepared, look))
-    return Sanity(tuple(warnings), tuple(facts))
+        facts.append(_time_words(run, config, look))
+    return warnings, facts
 
 
-def data_warnings(run: VoteRun, data: Dataset, *, labelled: bool) -> list[str]:
-    """What looks wrong with a model and its data in Python, before the first vote; it raises as `look_at` does."""
-    warnings = [*run.check(), *_scale_warnings(run, data)]
-    if labelled and (look := _look(run)) is not None and (recall := _recalls(look)) is not None:
+def data_warnings(run: VoteRun) -> list[str]:
+    """What looks wrong with a model and its data in Python, before the first vote; it raises as `expectations` does."""
+    warnings = [*run.check(), *_scale_warnings(run, run.dataset)]
+    if run.provenance.labelled and (look := _look(run)) is not None and (recall := _recalls(look)) is not None:
         warnings += _recall_warnings(look, *recall)
     return warnings
 
@@ -111,19 +101,19 @@ def _scale_warnings(run: VoteRun, data: Dataset) -> Iterator[str]:
     )
 
 
-def radius_words(prepared: "PreparedVote") -> str:
+def radius_words(run: VoteRun, config: VoteConfig) -> str:
     """The largest radius that the draws of a vote can prove, in words."""
-    draws, labels = prepared.job.part.most_draws, len(prepared.classifier.label_names)
-    rule: Rule = TopK(1, 1) if prepared.job.part.rule == "top-k" else Threshold(0.5)
-    method = "betting" if prepared.job.part.adaptive else None
-    radius = largest_radius(draws, rule, labels, prepared.noise, _ALPHA, method)
+    draws, noise, labels = config.most_draws, run.smoother.noise, len(run.smoother.classifier.label_names)
+    rule: Rule = TopK(1, 1) if config.rule == "top-k" else Threshold(0.5)
+    method = "betting" if config.adaptive else None
+    radius = largest_radius(draws, rule, labels, noise, _ALPHA, method)
     if radius < 0:
         return nothing_words(draws, rule, labels, _ALPHA, method)
     if math.isinf(radius):
         return "one label cannot be lost: there are too few others"
-    shown = prepared.noise.describe(math.floor(100 * radius) / 100)
-    if prepared.noise.enumerated:
-        return f"{draws} bands that all agree on one label hold against {shown} ({rule_words(rule)})"
+    shown = noise.describe(math.floor(100 * radius) / 100)
+    if noise.enumerated:
+        return f"{draws} {noise.draw_words} that all agree on one label hold against {shown} ({rule_words(rule)})"
     return f"{draws} draws that all agree on one label prove {shown} at alpha = {_ALPHA:g} ({rule_words(rule)})"
 
 
@@ -167,7 +157,7 @@ def _returned(num_labels: int) -> int:
     return max(1, min(_MOST_RETURNED, num_labels // 2))
 
 
-def _time_words(prepared: "PreparedVote", look: _Look) -> str:
+def _time_words(run: VoteRun, config: VoteConfig, look: _Look) -> str:
     """How long the vote will take, from one more batch."""
     noisy = look.noisy
     if noisy.is_cuda:
@@ -175,10 +165,10 @@ def _time_words(prepared: "PreparedVote", look: _Look) -> str:
     started = time.perf_counter()
     model_scores(look.classifier, noisy)
     seconds = (time.perf_counter() - started) / len(noisy)
-    part, images = prepared.job.part, len(prepared.images)
-    draws = part.most_draws + part.pilots(prepared.job.data.labelled)
+    images = len(run.provenance.image_ids)
+    draws = config.most_draws + run.provenance.pilot_draws
     total = seconds * draws * images
     units = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
     unit = next((name for name, length in units.items() if total > length), "seconds")
-    most = " at most" if part.adaptive else ""
+    most = " at most" if config.adaptive else ""
     return f"{images} images x {draws} draws take about {total / units[unit]:.1f} {unit}{most} on {noisy.device.type}"

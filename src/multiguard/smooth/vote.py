@@ -1,0 +1,242 @@
+"""From configs of a model, its images and its draws to votes."""
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from multiguard.certify.noise import parse_noise
+from multiguard.data.config import FOLDER, DataConfig
+from multiguard.data.image import image_hash
+from multiguard.data.sample import Dataset, IndexedDataset, fewer_images, image_hashes
+from multiguard.errors import ImageError, InvalidInputError, VotesError
+from multiguard.evaluate import CertifyConfig
+from multiguard.evaluate.scores import failed_words
+from multiguard.io.commands import with_seeds
+from multiguard.io.config import to_tree
+from multiguard.io.files import remove_partial_files, write_atomically
+from multiguard.io.lock import folder_lock
+from multiguard.io.names import shorten_names
+from multiguard.io.ranks import this_rank
+from multiguard.io.records import encode_json
+from multiguard.models.classifier import Classifier, state_hash
+from multiguard.models.config import ModelConfig
+from multiguard.models.loading import chosen_noise, folder_noise, load_model, square_size, unnamed_labels
+from multiguard.smooth.adaptive import AdaptivePlan
+from multiguard.smooth.config import VoteConfig
+from multiguard.smooth.dataset import VoteRun
+from multiguard.smooth.sanity import expectations
+from multiguard.smooth.settings import own_device, score_threshold
+from multiguard.smooth.smoother import Smoother
+from multiguard.votes import Votes, read_votes
+from multiguard.votes.folder import SOURCE_FILE, check_votes_folder, discard_votes
+
+Progress = Callable[[int, int], None]
+# The fields of a `VoteConfig` that decide the votes as they stand; others are resolved first, or set the speed.
+_DECISIVE = ("rule", "score_threshold", "draws", "radii", "noise_seed", "k_max", "precision", "clamp", "shard_images")
+_LABELS_SHOWN = 5
+
+
+def vote(
+    config: VoteConfig,
+    data: DataConfig,
+    model: ModelConfig,
+    *,
+    noise: str | None = None,
+    target: CertifyConfig | None = None,
+    out: Path | None = None,
+    command: str = "",
+    note: Callable[[str], object] = lambda text: None,
+    progress: Progress | None = None,
+    stop: Callable[[], bool] | None = None,
+    force: bool = False,
+) -> Votes | None:
+    """The votes of a model on noisy copies of images, each a function of (noise seed, image id, draw) alone.
+
+    With `out` the votes are written, and the same call resumes them. Under torchrun all processes share the work in
+    `out`; only the main one returns the votes, the others None.
+
+    Args:
+        config: How the classifier is sampled.
+        data: The images.
+        model: The classifier.
+        noise: The noise as text, such as "gaussian:0.5"; None for the one that the model folder was made for.
+        target: What adaptive draws try to prove; None for a fixed number of draws.
+        out: The votes folder; None keeps the votes in memory.
+        command: The command line, for the record.
+        note: Called with each thing to know before the draws, such as what looks wrong with the model.
+        progress: Called with the number of images done and of all images.
+        stop: With `out`, called before each shard; if true, those under way are finished and the rest is left.
+        force: Whether to remove another run's votes first; votes of this run are always kept.
+
+    >>> vote(VoteConfig(draws=20), DataConfig("digits", images=2), ModelConfig("coco-0.5"), noise="gaussian:1")
+    Traceback (most recent call last):
+    multiguard.errors.InvalidInputError: the dataset 'digits test ... must have the same labels in the same order, ...
+    """
+    run = NamedRun(config, data, model, noise=noise, target=target)
+    if this_rank().is_main:
+        for text in (*run.notes, *run.warnings()):
+            note(text)
+    return run.votes(progress) if out is None else run.save(out, command, progress, stop, force=force)
+
+
+class NamedRun(VoteRun):
+    """A run whose model and images come from configs: everything that decides its votes is known, none is cast yet.
+
+    Attributes:
+        config: The config with the number of draws resolved.
+        data: The images at the size of the model.
+        images: The dataset, its labels in the model's order; no image but the first is decoded.
+        notes: What the user should know before a vote.
+    """
+
+    def __init__(
+        self,
+        config: VoteConfig,
+        data: DataConfig,
+        model: ModelConfig,
+        *,
+        noise: str | None = None,
+        target: CertifyConfig | None = None,
+    ) -> None:
+        if config.adaptive != (target is not None):
+            raise InvalidInputError("a target tells adaptive draws when to stop: give both, or a fixed number of draws")
+        self.model, self.notes, self._target = model.resolved(), list[str](), target
+        text = chosen_noise(self.model, noise)
+        classifier = load_model(self.model, size=data.size, noise=text)
+        if classifier.num_labels is None:
+            self._name_labels(classifier, data)
+        side = square_size(classifier, self.model.spec, data.size or self.model.size)
+        found = parse_noise(text, None if side is None else (side, side))
+        self.data, self.config = data.replace(size=side), config.for_noise(found)
+        self.images: IndexedDataset = self.data.open(label_names=classifier.label_names)
+        if (made_for := folder_noise(self.model)) not in (None, found):
+            self.notes.append(f"note: {model.spec} was made for {made_for}; this votes with {found}")
+        if data.images is not None and data.images > len(self.images):
+            self.notes.append(f"note: {fewer_images(data.images, len(self.images))}")
+        plan = None
+        if target is not None:
+            plan = AdaptivePlan(target.rule, config.radii, config.most_draws, target.alpha)
+        smoother = Smoother(classifier, noise=found, **_sampling(self.config))
+        self.classifier_hash = state_hash(classifier)  # nothing changes the weights from here on
+        super().__init__(
+            smoother,
+            self.images,
+            draws=self.config.most_draws if plan is None else None,
+            adaptive=plan,
+            pilot_draws=self.config.pilots(data.labelled),
+            labelled=data.labelled,
+            noise_seed=config.noise_seed,
+            shard_images=config.shard_images,
+            readers=config.readers,
+            on_error=config.on_error,
+            classifier_hash=self.classifier_hash,
+        )
+
+    def _name_labels(self, classifier: Classifier, data: DataConfig) -> None:
+        """Read the scores of the user's code in the dataset's order of labels, which a folder does not have."""
+        if data.name == FOLDER:
+            raise unnamed_labels(self.model.spec)
+        classifier.name_labels(names := data.open().label_names)
+        shown = shorten_names(names, _LABELS_SHOWN)
+        self.notes.append(
+            f"scores are read in the dataset's order of labels: {shown}; give the file of labels (--labels, "
+            "model.labels) if the model's differs"
+        )
+
+    @cached_property
+    def expectations(self) -> tuple[list[str], list[str]]:
+        """What looks wrong, and what to expect: recall, the largest provable radius, the time."""
+        return expectations(self, self.config)
+
+    def warnings(self) -> list[str]:
+        """What looks wrong with the model and the draws; a model that no certificate can be about raises."""
+        return [f"warning: {text}" for text in self.expectations[0]]
+
+    def inputs(self) -> dict[str, Any]:
+        """Everything that decides the votes, by name."""
+        config, labelled, classifier, target = self.config, self.data.labelled, self.smoother.classifier, self._target
+        return {
+            "noise": str(self.smoother.noise),
+            **{f"vote.{name}": value for name, value in to_tree(config).items() if name in _DECISIVE},
+            "vote.max_draws": config.most_draws,
+            "vote.pilot_draws": config.pilots(labelled),
+            **({} if target is None else {f"certify.{name}": value for name, value in target.rule.options.items()}),
+            **({} if target is None else {"certify.alpha": target.alpha}),
+            "model": classifier.name,
+            "model.labels": list(classifier.label_names),
+            "model.output": classifier.output,
+            "model.weights": self.classifier_hash,
+            "model.file": classifier.weights_hash,
+            "model.code": classifier.code_hash,
+            "data.labelled": labelled,
+            **image_hashes("data", self.images, self.data.root, labelled=labelled),
+        }
+
+    def save(
+        self,
+        out: Path,
+        command: str = "",
+        progress: Progress | None = None,
+        stop: Callable[[], bool] | None = None,
+        *,
+        force: bool = False,
+    ) -> Votes | None:
+        """Write the votes that are missing, and record which images and which model they are of; as in `vote`."""
+        discard = discard_votes if force and this_rank().may_discard else None
+        with folder_lock(out):
+            check_votes_folder(out, force=force)
+            manifest = self.write(out, progress=progress, stop=stop, discard=discard)
+            if manifest is None:
+                return None
+            if manifest.finished:
+                command = with_seeds(command, seed=self.data.seed, noise_seed=manifest.provenance.noise_seed)
+                source = {"data": to_tree(self.data.absolute()), "model": to_tree(self.model), "command": command}
+                remove_partial_files(out, lambda name: name == SOURCE_FILE)
+                write_atomically(out / SOURCE_FILE, lambda file: file.write(encode_json(source) + b"\n"))
+            return read_votes(out, partial=True)
+
+    def discard_old(self, out: Path) -> None:
+        """Remove the old votes in a folder, once nothing can be wrong with the new ones."""
+        _ = self.provenance  # what is wrong with it is said now
+        with folder_lock(out):
+            discard_votes(out)
+
+
+def _sampling(config: VoteConfig) -> dict[str, Any]:
+    """How the smoother runs the classifier."""
+    return {
+        "k_max": config.k_max,
+        "score_threshold": score_threshold(config.rule, config.score_threshold),
+        "device": own_device(config.device),
+        "batch_size": config.batch_size or "auto",
+        "clamp": config.clamp,
+        "precision": config.precision,
+    }
+
+
+def mean_draws(votes: Votes) -> float:
+    """The mean number of draws per image."""
+    return sum(votes.draws_of(position) for position in range(len(votes))) / max(1, len(votes))
+
+
+def failure_text(votes: Votes) -> str | None:
+    """How many images failed, and the first of them; None if all were voted on."""
+    if not votes.failures:
+        return None
+    first, such_as = votes.failures[0], "such as " if len(votes.failures) > 1 else ""
+    total = len(votes) + len(votes.failures)
+    return f"{failed_words(len(votes.failures), total)}, {such_as}{first.image_id}: {first.reason}"
+
+
+def votes_match_images(folder: Path, images: Dataset) -> bool:
+    """Whether every vote in the folder is of the image that now has its id; failed images have no votes."""
+    try:
+        votes = read_votes(folder, partial=True)
+        positions = {image_id: position for position, image_id in enumerate(images.ids)}
+        return all(
+            image_hash(images[positions[image_id]].image) == voted
+            for image_id, voted in zip(votes.ids, votes.image_hashes, strict=True)
+        )
+    except (VotesError, ImageError, KeyError):
+        return False
