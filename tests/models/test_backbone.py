@@ -10,7 +10,7 @@ from small_models import LABELS
 from torch import nn
 
 from multiguard.errors import ModelError
-from multiguard.models import load
+from multiguard.models import load, weight_files
 from multiguard.models.backbone import build_backbone, input_size
 from multiguard.smooth import Smoother
 
@@ -41,6 +41,23 @@ def test_timm(tmp_path, suffix):
     smoother = Smoother(classifier, sigma=0.5, device="cpu")
     image = np.zeros((3, 48, 48), dtype=np.uint8)
     assert smoother.votes(image, 3, noise_seed=0, image_id="a").shape == (3, 4)
+
+
+def test_replaced_weights(tmp_path, monkeypatch):
+    """A file that is replaced while it is loaded changes neither the weights nor their hash."""
+    file, expected = tmp_path / "w.safetensors", timm_model().state_dict()
+    save_file(expected, file)
+    digest, read = hashlib.sha256(file.read_bytes()).hexdigest(), weight_files.read_hashed
+
+    def late(path, most):
+        found = read(path, most)
+        file.write_bytes(b"")
+        return found
+
+    monkeypatch.setattr(weight_files, "read_hashed", late)
+    classifier = load(f"timm:{TIMM}", labels=LABELS, weights=file)
+    assert classifier.weights_hash == digest
+    assert torch.equal(classifier.network.state_dict()["classifier.bias"], expected["classifier.bias"])
 
 
 def test_timm_weights_of_wrong_shape(tmp_path):

@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -22,7 +23,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from multiguard.errors import ModelError
+from multiguard.certify import TopK
+from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models import load
 from multiguard.models.sklearn import estimator_hash
 from multiguard.smooth import Smoother
@@ -174,7 +176,37 @@ def test_hash():
     assert again.stdout == f"{found}\n", again.stderr
 
 
-def test_hash_of_a_function():
-    """An estimator that holds a function cannot be pickled, and is no more than a function."""
+SCALE = """
+def scale(rows): return rows * {factor}
+def named(rows): return rows if "a" in {{"a", "b", "c"}} else -rows
+class Own:
+    def helper(self): return {factor}
+"""
+
+
+def own_estimator(monkeypatch, factor, name):
+    """A pipeline with a function, or an object, of the user's own module."""
+    module = ModuleType("own_scale")
+    exec(SCALE.format(factor=factor), vars(module))
+    module.__file__ = "/own/own_scale.py"
+    monkeypatch.setitem(sys.modules, "own_scale", module)
+    part = getattr(module, name)
+    step = FunctionTransformer(part) if name != "Own" else FunctionTransformer(kw_args={"own": part()}, func=None)
+    return make_pipeline(step, OneVsRestClassifier(LogisticRegression())).fit(X, Y) if name != "Own" else step
+
+
+@pytest.mark.parametrize("name", ["scale", "Own"])
+def test_hash_of_own_code(monkeypatch, name):
+    """A function or class of the user's own is hashed by its code: a new one of the same name is another estimator."""
+    one, same, other = (estimator_hash(own_estimator(monkeypatch, factor, name)) for factor in (2, 2, 3))
+    assert one == same != other
+    assert None not in (one, other)
+
+
+def test_hash_of_a_lambda(tmp_path):
+    """An estimator that cannot be pickled has no hash, and starts no run that could be resumed, whatever its name."""
     model = make_pipeline(FunctionTransformer(lambda rows: rows), OneVsRestClassifier(LogisticRegression())).fit(X, Y)
     assert (load(model).weights_hash, load(model).name) == (None, "the callable")
+    smoother = Smoother(load(model, name="mine"), sigma=0.5, device="cpu")
+    with pytest.raises(InvalidInputError, match="cannot be pickled"):
+        smoother.certify((X[:2], Y[:2]), TopK(1, 1), draws=10, out=tmp_path / "run")

@@ -60,3 +60,9 @@ def test_ignored_options(tmp_path, kind, option):
     load(spec)
     with pytest.raises(ModelError, match=f"leave out {option}"):
         load(spec, **{option: OPTIONS[option]})
+
+
+def test_repeated_label():
+    """Two scores of one name raise an error before anything is voted on."""
+    with pytest.raises(ModelError, match="the label 'cat' is named twice"):
+        load(lambda rows: rows, labels=["cat", "dog", "cat"])

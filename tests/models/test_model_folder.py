@@ -123,7 +123,7 @@ def test_card_of_other_architecture(tmp_path, network):
         ("{", "not readable as a model card"),
         ("[]", "not readable as a model card .expected `object`, got `array`"),
         ('{"format": 9}', "not a model card of format 3"),
-        ('{"format": 3, "noise": null}', "not readable as a model card .missing required field"),
+        ('{"format": 3, "noise": null}', "not readable as a model card .object missing required field"),
         ('{"format": 3, "label": null}', "not readable as a model card"),
     ],
 )

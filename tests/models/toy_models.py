@@ -20,7 +20,7 @@ def a_callable():
 
 
 def a_classifier() -> Classifier:
-    return Classifier(a_function, ["own"] * 4, output="probabilities", name="my own")
+    return Classifier(a_function, ["own 0", "own 1", "own 2", "own 3"], output="probabilities", name="my own")
 
 
 def a_number() -> int:

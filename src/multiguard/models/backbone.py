@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
-from multiguard.io.files import file_checksum
 from multiguard.io.names import unknown_name
 from multiguard.models.classifier import Classifier, ModelOptions
 from multiguard.models.config import PRETRAINED
 from multiguard.models.networks import DenoisingNetwork, EfficientNetLite, SmallCnn, UNet
-from multiguard.models.weight_files import import_library, read_weights, summary
+from multiguard.models.weight_files import import_library, read_hashed_weights, summary
 
 _HALF = (0.5, 0.5, 0.5)  # mean and standard deviation of the built-in networks
 _CNN_SIZE = 32
@@ -43,6 +42,7 @@ class Backbone:
     fresh: tuple[str, ...] = ()  # the tensors that a given weights file did not fill: the replaced head, the denoiser
     own_head: bool = field(kw_only=True)  # whether weights without label names filled the head: their order is unknown
     code_hash: str | None = None  # sha256 of the user's files that make the network; None where no code does
+    weights_hash: str | None = None  # sha256 of the weights file that filled it
 
 
 def build_backbone(
@@ -106,8 +106,9 @@ def _small_cnn(architecture: str, detail: str, classes: int, weights: str | None
     if weights == PRETRAINED:
         raise ModelError("the built-in cnn has no pretrained weights; leave out --weights")
     network = SmallCnn(classes, int(detail), dropout) if detail else SmallCnn(classes, dropout=dropout)
-    fresh = () if weights is None else _fill(network, Path(weights), ("head",))
-    return Backbone(architecture, network, _HALF, _HALF, _CNN_SIZE, fresh, own_head=weights is not None and not fresh)
+    fresh, digest = _fill(network, weights, ("head",))
+    filled = digest is not None and not fresh
+    return Backbone(architecture, network, _HALF, _HALF, _CNN_SIZE, fresh, own_head=filled, weights_hash=digest)
 
 
 def _lite_parts(architecture: str) -> re.Match[str]:
@@ -125,12 +126,13 @@ def _lite_backbone(architecture: str, classes: int, weights: str | None, dropout
         raise ModelError(f"{architecture} has no weights to download; give a file, such as timm's of the same network")
     size, pool = int(parts["size"] or 0) or None, int(parts["pool"] or 1)
     network: nn.Module = EfficientNetLite(classes, int(parts["variant"]), dropout=dropout, size=size)
-    fresh = () if weights is None else _fill(network, Path(weights), ("classifier",))
-    own_head = weights is not None and not fresh
+    fresh, digest = _fill(network, weights, ("classifier",))
+    filled = digest is not None and not fresh
     if parts["width"] is not None:
         network = DenoisingNetwork(UNet(int(parts["width"]), pool), network)
         fresh = () if weights is None else ("denoiser", *(f"network.{name}" for name in fresh))
-    return Backbone(architecture, network, _HALF, _HALF, _LITE_SIZE * pool, fresh, own_head=own_head)
+    side = _LITE_SIZE * pool
+    return Backbone(architecture, network, _HALF, _HALF, side, fresh, own_head=filled, weights_hash=digest)
 
 
 def _timm_backbone(
@@ -148,11 +150,11 @@ def _timm_backbone(
     config: Any = network.pretrained_cfg
     head = config.get("classifier", "head")
     heads = (head,) if isinstance(head, str) else tuple(head)
-    fresh = () if weights in (None, PRETRAINED) else _fill(network, Path(weights), heads)
+    fresh, digest = _fill(network, None if weights == PRETRAINED else weights, heads)
     image_size = int(config["input_size"][-1])
-    filled = config["num_classes"] == classes if weights == PRETRAINED else weights is not None and not fresh
+    filled = config["num_classes"] == classes if weights == PRETRAINED else digest is not None and not fresh
     mean, std = tuple(config["mean"]), tuple(config["std"])
-    return Backbone(architecture, network, mean, std, image_size, fresh, own_head=filled)
+    return Backbone(architecture, network, mean, std, image_size, fresh, own_head=filled, weights_hash=digest)
 
 
 def _size_option(name: str, size: int | None) -> dict[str, int]:
@@ -162,9 +164,15 @@ def _size_option(name: str, size: int | None) -> dict[str, int]:
     return {"img_size": size} if fixed and size is not None else {}
 
 
-def _fill(network: nn.Module, path: Path, heads: tuple[str, ...]) -> tuple[str, ...]:
-    """Load every tensor that fits by name and shape; return the head's that do not. Any other raises `ModelError`."""
-    wanted, given = network.state_dict(), read_weights(path)
+def _fill(network: nn.Module, file: str | None, heads: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
+    """Load every tensor that fits by name and shape; return the head's that do not, and the hash of the file.
+
+    Any other tensor that does not fit raises `ModelError`.
+    """
+    if file is None:
+        return (), None
+    path = Path(file)
+    wanted, (given, digest) = network.state_dict(), read_hashed_weights(path)
     fits = {name: given[name] for name in wanted if name in given and given[name].shape == wanted[name].shape}
     unmatched = [name for name in wanted if name not in fits and not name.endswith("num_batches_tracked")]
     unmatched += [name for name in given if name not in wanted]
@@ -172,7 +180,7 @@ def _fill(network: nn.Module, path: Path, heads: tuple[str, ...]) -> tuple[str, 
     if wrong:
         raise ModelError(f"{path}: {_difference(wrong[0], wanted, given)} ({len(wrong)} such tensors)")
     network.load_state_dict(fits, strict=False)
-    return tuple(name for name in unmatched if name in wanted)
+    return tuple(name for name in unmatched if name in wanted), digest
 
 
 def _difference(name: str, wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str:
@@ -195,4 +203,4 @@ def load_network(spec: str, options: ModelOptions) -> Classifier:
             "another shape or is missing; give the labels that the weights were trained for."
         )
     filled = options.fill(output="logits", mean=backbone.mean, std=backbone.std)
-    return filled.make_classifier(backbone.network, spec, file_checksum(options.weights))
+    return filled.make_classifier(backbone.network, spec, backbone.weights_hash)

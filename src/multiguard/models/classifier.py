@@ -62,7 +62,10 @@ class Classifier(nn.Module):
         code_hash: str | None = None,
     ) -> None:
         super().__init__()
-        self.network, self._label_names = network, None if label_names is None else tuple(label_names)
+        self.network = network
+        self._label_names: tuple[str, ...] | None = None
+        if label_names is not None:
+            self.name_labels(label_names)
         self.output, self.image_size = output, image_size
         self.name, self.trained_noise = name, trained_noise
         self.weights_hash, self.code_hash = weights_hash, code_hash
@@ -112,7 +115,10 @@ class Classifier(nn.Module):
         return self._label_names
 
     def name_labels(self, names: Sequence[str]) -> None:
-        """Name the labels of a classifier whose number of labels is unknown."""
+        """Name the labels of a classifier whose number of labels is unknown; a name given twice raises `ModelError`."""
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if list(names).count(name) > 1)
+            raise ModelError(f"the label {twice!r} is named twice; give each score a name of its own")
         self._label_names = tuple(names)
 
     def __repr__(self) -> str:

@@ -22,9 +22,8 @@ from multiguard.models.classifier import Classifier, ModelOptions
 from multiguard.models.host_network import FunctionNetwork
 from multiguard.models.model_folder import load_backbone, load_folder
 from multiguard.models.python_object import is_model, wrap_model
+from multiguard.models.sklearn import LIBRARIES
 from multiguard.models.weight_files import load_weights, read_weights, summary
-
-_LIBRARIES = {"site-packages", "dist-packages"}
 
 
 def load_code(spec: str, options: ModelOptions) -> Classifier:
@@ -208,7 +207,7 @@ def _user_file(name: str, home: ModuleType) -> Path | None:
     top = name.partition(".")[0]
     if file is None or top == home.__name__.partition(".")[0]:
         return file
-    library = top == "multiguard" or top in sys.stdlib_module_names or not _LIBRARIES.isdisjoint(file.parts)
+    library = top == "multiguard" or top in sys.stdlib_module_names or not LIBRARIES.isdisjoint(file.parts)
     return None if library else file
 
 

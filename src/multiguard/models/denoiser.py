@@ -11,7 +11,7 @@ from multiguard.certify.noise import Gaussian, Noise
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import file_checksum
 from multiguard.models.classifier import Classifier
-from multiguard.models.weight_files import read_weights, summary
+from multiguard.models.weight_files import read_hashed_weights, summary
 
 
 class FFDNet(nn.Module):
@@ -68,12 +68,17 @@ def denoiser_sigma(noise: Noise | None) -> float:
 
 def load_ffdnet(path: Path) -> FFDNet:
     """FFDNet with the weights of this file, every tensor matched by name and shape; otherwise `ModelError`."""
-    network = FFDNet()
+    return _hashed_ffdnet(path)[0]
+
+
+def _hashed_ffdnet(path: Path) -> tuple[FFDNet, str]:
+    """FFDNet with the weights of this file, and the sha256 of the bytes that they were made from."""
+    network, (weights, digest) = FFDNet(), read_hashed_weights(path)
     try:
-        network.load_state_dict(read_weights(path))
+        network.load_state_dict(weights)
     except RuntimeError as error:
         raise ModelError(f"{path}: not the weights of a colour FFDNet ({summary(error)})") from error
-    return network.eval().requires_grad_(False)
+    return network.eval().requires_grad_(False), digest
 
 
 def denoise_first(classifier: Classifier, denoiser: FFDNet | str | Path, sigma: float) -> Classifier:
@@ -92,15 +97,14 @@ def denoise_first(classifier: Classifier, denoiser: FFDNet | str | Path, sigma: 
     """
     if isinstance(classifier.network, DenoisedNetwork):
         raise ModelError(f"{classifier.name} has a denoiser already; leave out the second one")
-    file = None if isinstance(denoiser, FFDNet) else Path(denoiser)
-    network = denoiser if isinstance(denoiser, FFDNet) else load_ffdnet(Path(denoiser))
+    network, digest = (denoiser, None) if isinstance(denoiser, FFDNet) else _hashed_ffdnet(Path(denoiser))
     return Classifier(
         DenoisedNetwork(network, classifier, sigma),
         None if classifier.num_labels is None else classifier.label_names,
         output=classifier.output,
         image_size=classifier.image_size,
         name=f"ffdnet(sigma={sigma})+{classifier.name}",
-        weights_hash=None if file is None else denoised_checksum(classifier.weights_hash, file),
+        weights_hash=_joined(classifier.weights_hash, digest),
         trained_noise=classifier.trained_noise,
         code_hash=classifier.code_hash,
     ).train(classifier.training)
@@ -108,6 +112,8 @@ def denoise_first(classifier: Classifier, denoiser: FFDNet | str | Path, sigma: 
 
 def denoised_checksum(weights: str | None, denoiser: Path) -> str | None:
     """The hash of weights of this checksum together with the file of a denoiser; None where there are no weights."""
-    if weights is None:
-        return None
-    return hashlib.sha256(f"{weights} {file_checksum(denoiser)}".encode()).hexdigest()
+    return _joined(weights, file_checksum(denoiser))
+
+
+def _joined(weights: str | None, denoiser: str | None) -> str | None:
+    return None if None in (weights, denoiser) else hashlib.sha256(f"{weights} {denoiser}".encode()).hexdigest()

@@ -19,7 +19,7 @@ from multiguard.models.backbone import Backbone, build_backbone
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.denoiser import FFDNet, denoise_first, denoiser_sigma
 from multiguard.models.spec import CARD_FILE, parse_spec
-from multiguard.models.weight_files import load_weights, read_weights
+from multiguard.models.weight_files import load_weights, read_hashed_weights
 
 FORMAT = 3
 WEIGHTS_FILE = "model.safetensors"
@@ -162,10 +162,10 @@ def _read_folder(
     path: Path, dropout: float = 0.0, network: nn.Module | None = None
 ) -> tuple[ModelCard, Backbone, Mapping[str, Tensor]]:
     """The card, the network, and all tensors of the folder, whose weights have the hash that the card records."""
-    card, file = read_card(path), path / WEIGHTS_FILE
-    if _stored_checksum(path) != card.weights_sha256:
+    card, file = read_card(path), _weights_file(path)
+    tensors, digest = read_hashed_weights(file)
+    if digest != card.weights_sha256:
         raise ModelError(f"{file}: its sha256 is not the one in {CARD_FILE}, so the files do not match; train again")
-    tensors = read_weights(file)
     made = network or _build_network(path, card, tensors, dropout)
     _load_part(made, tensors, "network", path)
     size = card.image_size[0]
@@ -187,14 +187,14 @@ def _build_network(path: Path, card: ModelCard, tensors: Mapping[str, Tensor], d
 def folder_checksum(path: Path) -> str:
     """The hash of the folder's weights, before it is taken for a model."""
     read_card(path)
-    return _stored_checksum(path)
+    return file_checksum(_weights_file(path))
 
 
-def _stored_checksum(path: Path) -> str:
+def _weights_file(path: Path) -> Path:
     file = path / WEIGHTS_FILE
     if not file.is_file():
         raise ModelError(f"{file}: no such file; the model folder is incomplete, train again")
-    return file_checksum(file)
+    return file
 
 
 def _load_part(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import io
 import sys
 import zipfile
 from collections.abc import Mapping
@@ -9,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load as load_safetensors
 from torch import Tensor, nn
 
 from multiguard.errors import ModelError
+from multiguard.io.files import read_hashed
 
+_MOST = 1 << 36  # bytes of a weights file
 _NEED_TORCHVISION = ("timm", "transformers")
 _OPERATORS = ("nms", "qnms")  # of torchvision
 _declared: list[torch.library.Library] = []  # torch forgets the operators of a library that is deleted
@@ -22,25 +25,31 @@ _WRAPPERS = ("state_dict", "model", "model_state_dict", "params")
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Every tensor of a .safetensors or .pth file by name; a file that would run code is refused and runs none."""
+    return read_hashed_weights(path)[0]
+
+
+def read_hashed_weights(path: Path) -> tuple[dict[str, Tensor], str]:
+    """As `read_weights`, and the sha256 of the bytes that the tensors were made from: the file is read once."""
     if not path.is_file():
         raise ModelError(f"{path}: no such weights file")
     try:
+        content, digest = read_hashed(path, _MOST)
         if path.suffix == ".safetensors":
-            return dict(load_file(path))
-        _check_archive(path)
-        content = torch.load(path, map_location="cpu", weights_only=True)
+            return load_safetensors(content), digest
+        _check_archive(content)
+        found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file may raise anything
         raise ModelError(f"{path}: not readable as safetensors or as a plain torch file ({summary(error)})") from error
-    return _find_tensors(content, path)
+    return _find_tensors(found, path), digest
 
 
-def _check_archive(path: Path) -> None:
+def _check_archive(content: bytes) -> None:
     """Raises for an archive larger than its file once unpacked: torch never compresses tensors, but a bomb does."""
-    if not zipfile.is_zipfile(path):
+    if not zipfile.is_zipfile(io.BytesIO(content)):
         return
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
         total = sum(entry.file_size for entry in archive.infolist())
-    if total > path.stat().st_size:
+    if total > len(content):
         raise ValueError(f"its parts would have {total:,} bytes, more than the file itself")
 
 

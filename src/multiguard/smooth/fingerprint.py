@@ -95,11 +95,16 @@ def tf32_flags() -> dict[str, bool]:
 def _check_name(classifier: Classifier) -> None:
     if classifier.weights_hash is None and classifier.name == UNNAMED:
         raise InvalidInputError(
-            "a function, and an estimator that cannot be pickled, has no weights that identify it, and a resumed run "
+            "a function has no weights that identify it, and a resumed run "
             "must not mix the votes of two functions; give load(..., name=...) a name that changes when the function "
             "does."
         )
     network = classifier.network
+    if isinstance(network, EstimatorNetwork) and classifier.weights_hash is None:
+        raise InvalidInputError(
+            f"{classifier.name} cannot be pickled, so nothing identifies what it has learnt, and a resumed run must "
+            "not mix the votes of two estimators; give it functions of a module in place of lambdas."
+        )
     if isinstance(network, EstimatorNetwork) and estimator_hash(network.model) != classifier.weights_hash:
         raise ModelError(f"{classifier.name} was fitted or changed after it was loaded; make a new Smoother of it.")
 
