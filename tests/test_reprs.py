@@ -13,7 +13,7 @@ from multiguard.smooth import Prediction
 
 ROOMS = ("attack", "certify", "data", "evaluate", "models", "report", "results", "smooth", "train", "votes")
 MANY = ("tuple[", "list[", "dict[", "Mapping", "Sequence", "Floats", "NDArray", "Tensor", "Pixels", "Ints", "Labels")
-CONFIGS = {"AttackPlan", "AdaptivePlan", "Looks"}  # what people write down themselves
+CONFIGS = {"AdaptivePlan", "Looks"}  # what people write down themselves
 OWN = {"Results", "Prediction", "AdversarialBatch"}  # these say more than their fields; tested by what they hold
 
 

@@ -9,7 +9,7 @@ from multiguard.lazy import lazy_names
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
-    from multiguard.attack import AttackPlan, attack_images
+    from multiguard.attack import AttackConfig, attack_images
     from multiguard.certify import (
         METHODS,
         Radii,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from multiguard.votes import Votes, read_votes
 
 _ROOMS = {
-    "attack": ("AttackPlan", "attack_images"),
+    "attack": ("AttackConfig", "attack_images"),
     "certify": (
         *("METHODS", "Radii", "Threshold", "TopK", "certified_radii", "certified_radii_batch"),
         *("certified_size", "exact_radii", "label_radii"),
@@ -46,7 +46,7 @@ _ROOMS = {
 
 __all__ = [
     "METHODS",
-    "AttackPlan",
+    "AttackConfig",
     "Certificates",
     "CertifyConfig",
     "Classifier",

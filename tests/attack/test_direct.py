@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from multiguard.attack import Add, Change, Hide, pgd, random_search
-from multiguard.attack.objective import Objective
+from multiguard.attack import Add, AttackConfig, Change, Hide, pgd, random_search
+from multiguard.attack.goals import Objective
 from multiguard.certify import Threshold, TopK
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.smooth import Smoother
@@ -22,6 +22,7 @@ def scores(rows):
 
 
 LEADS = np.array([[2.0, 1.0], [3.0, 1.5]], dtype=np.float32)
+MANY = AttackConfig(draws=2000)
 RADII = (LEADS[:, 0] - LEADS[:, 1]) / np.sqrt(2)
 
 
@@ -32,7 +33,7 @@ def test_top_label(goal, sigma):
     for row, radius in zip(LEADS, RADII, strict=True):
         for factor, broken in ((0.9, False), (1.1, True)):
             found = pgd(
-                scores, row[None], goal, TopK(1, 1), radius=factor * radius, sigma=sigma, seed=0, draws=2000, **OPTIONS
+                scores, row[None], goal, TopK(1, 1), radius=factor * radius, sigma=sigma, config=MANY, **OPTIONS
             )
             assert found.success.tolist() == [broken]
             assert found.norms[0] <= factor * radius
@@ -44,7 +45,7 @@ def test_top_label(goal, sigma):
 @pytest.mark.parametrize("attack", [pgd, random_search])
 def test_labels_without_a_hit(attack):
     """A smoothed classifier returns no label that no draw hit; a plain one returns its k best."""
-    row, options = LEADS[:1], {"radius": 1.0, "seed": 0, "draws": 50, **OPTIONS}
+    row, options = LEADS[:1], {"radius": 1.0, "config": AttackConfig(draws=50), **OPTIONS}
     smoothed = attack(scores, row, Hide("cat"), TopK(2, 1), sigma=0.01, **options)
     assert smoothed.labels_before.tolist() == [[True, False, False]]
     assert smoothed.labels_after.tolist() == [[False, True, False]]
@@ -55,7 +56,7 @@ def test_labels_without_a_hit(attack):
 
 def test_bytes():
     """uint8 images are attacked as pixels in [0, 1], uint8 rows in their own unit."""
-    options = {"radius": 0.1, "seed": 0, "steps": 2, "starts": 1, **OPTIONS}
+    options = {"radius": 0.1, "config": AttackConfig(steps=2, starts=1), **OPTIONS}
     row = pgd(scores, np.array([[200, 100]], np.uint8), Hide("cat"), TopK(1, 1), **options)
     assert np.abs(row.inputs - [[200, 100]]).max() <= 0.1
     image = np.array([200, 100], np.uint8).reshape(1, 1, 1, 2)
@@ -74,8 +75,7 @@ def test_threshold(goal, radius):
             goal,
             Threshold(0.5),
             radius=factor * radius,
-            seed=0,
-            starts=1,
+            config=AttackConfig(starts=1),
             **OPTIONS,
         )
         assert found.success.tolist() == [broken]
@@ -88,14 +88,14 @@ def test_change_counts():
     torch.nn.init.zeros_(network.bias)
     row = np.array([[0.1, 0.1, -0.1, 3.0]], dtype=np.float32)
     options = {"labels": list("abcd"), "output": "logits", "device": "cpu"}
-    found = pgd(network, row, Change(), Threshold(0.5), radius=0.3, seed=0, **options)
+    found = pgd(network, row, Change(), Threshold(0.5), radius=0.3, **options)
     assert (found.labels_before != found.labels_after).tolist() == [[True, True, True, False]]
 
 
 def test_per_input_goals():
     """A multi-hot array gives each input its own labels."""
     rows = np.array([[1.0, 0.9], [0.9, 1.0]], dtype=np.float32)
-    found = pgd(scores, rows, Hide(np.array([[1, 0, 0], [0, 1, 0]])), TopK(1, 1), radius=0.2, seed=0, **OPTIONS)
+    found = pgd(scores, rows, Hide(np.array([[1, 0, 0], [0, 1, 0]])), TopK(1, 1), radius=0.2, **OPTIONS)
     assert found.success.all()
     assert found.labels_after.argmax(axis=1).tolist() == [1, 0]
 
@@ -108,15 +108,15 @@ def test_no_gradients():
 
     with pytest.raises(ModelError, match=r"no gradients \(its scores carry no gradient\); use random_search"):
         pgd(rounded, LEADS, Hide("cat"), TopK(1, 1), radius=1.0, **OPTIONS)
-    found = random_search(rounded, LEADS, Hide("cat"), TopK(1, 1), radius=1.5, seed=0, **OPTIONS)
+    found = random_search(rounded, LEADS, Hide("cat"), TopK(1, 1), radius=1.5, **OPTIONS)
     assert found.success.all()
-    assert not random_search(rounded, LEADS, Hide("cat"), TopK(1, 1), radius=0.6, seed=0, **OPTIONS).success.any()
+    assert not random_search(rounded, LEADS, Hide("cat"), TopK(1, 1), radius=0.6, **OPTIONS).success.any()
 
 
 def test_smoother():
     """A Smoother is attacked with its own noise, and evaluated by draws that anyone can repeat."""
     smoother = Smoother(scores, 0.25, k_max=1, **OPTIONS)
-    found = pgd(smoother, LEADS, Hide("cat"), TopK(1, 1), radius=1.0, seed=3, draws=200)
+    found = pgd(smoother, LEADS, Hide("cat"), TopK(1, 1), radius=1.0, config=AttackConfig(seed=3, draws=200))
     votes = smoother.votes(found.inputs[0], 200, noise_seed=3, image_id="0", stream="judge")
     assert found.scores_after[0, 0] == pytest.approx(float(np.mean(votes[:, 0] == 0)))
 
@@ -169,7 +169,7 @@ def test_objective_counts():
 def test_progress(attack, budget):
     """The fraction of the search that is done rises to 1; an exception from the callback ends the attack."""
     seen = []
-    options = {"radius": 0.1, "labels": ["cat", "dog"], "device": "cpu", "seed": 0, **budget}
+    options = {"radius": 0.1, "labels": ["cat", "dog"], "device": "cpu", "config": AttackConfig(**budget)}
     attack(lambda x: 2 * x, np.array([[0.4, 0.0]]), Hide("cat"), TopK(1, 1), progress=seen.append, **options)
     assert seen == [pytest.approx(part / 6) for part in range(1, 7)]
 

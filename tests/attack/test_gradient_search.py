@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from multiguard.attack import AttackPlan, Victim, attack_images, gradient_error
+from multiguard.attack import AttackConfig, Victim, attack_images, gradient_error
 from multiguard.certify import Threshold, TopK
 from multiguard.evaluate import evaluated_size
 from multiguard.models import load
@@ -12,7 +12,7 @@ from multiguard.smooth import Smoother
 
 SIGMA, DRAWS, IMAGES = 0.5, 3000, 5
 WEIGHTS = torch.randn(48, 2, generator=torch.Generator().manual_seed(0))
-PLAN = AttackPlan(attacks=("pgd",), steps=12, copies=8, starts=2, pick_draws=64, evaluation_draws=DRAWS)
+PLAN = AttackConfig(attacks=("pgd",), steps=12, copies=8, starts=2, pick_draws=64, draws=DRAWS)
 
 
 def smoother(function=lambda images: images.flatten(1) @ WEIGHTS, **options):
@@ -77,7 +77,7 @@ def test_threshold_radius():
 def test_random_search():
     """Random search needs no gradients; in 48 dimensions it needs a larger ball."""
     victims = linear_victims(first_label, (0.97, 3.0))
-    plan = AttackPlan(attacks=("random",), tries=60, evaluation_draws=DRAWS)
+    plan = AttackConfig(attacks=("random",), tries=60, draws=DRAWS)
     no_slope = smoother(lambda images: images.detach().flatten(1) @ WEIGHTS)
     found = sizes(no_slope, victims, TopK(1, 1), plan)
     assert np.all(found[:, :2] == 1)
@@ -110,7 +110,7 @@ def test_gradients_at_some_images():
 
 def test_flat_images():
     """Images whose steps lead nowhere are marked."""
-    plan = AttackPlan(attacks=("pgd",), steps=2, starts=1, copies=2, evaluation_draws=4, pick_draws=2)
+    plan = AttackConfig(attacks=("pgd",), steps=2, starts=1, copies=2, draws=4, pick_draws=2)
     for flat, own in ((True, smoother(lambda images: images.flatten(1).round() @ WEIGHTS)), (False, smoother())):
         (result,) = attack_images(own, linear_victims(first_label, (0.5,))[:1], TopK(1, 1), plan)
         assert result.flat == flat

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from multiguard.attack import Hide, pgd, random_search
+from multiguard.attack import AttackConfig, Hide, pgd, random_search
 from multiguard.attack.threats import Patch, Pixels
 from multiguard.certify import TopK
 from multiguard.errors import InvalidInputError
@@ -29,10 +29,10 @@ class Needles(nn.Module):
         return torch.cat([(3.5 - taken)[:, None], still], dim=1)
 
 
-def search(attack, places, attacker, radius, **options):
+def search(attack, places, attacker, radius, **effort):
     images = np.zeros((2, 3, SIZE, SIZE), dtype=np.float32)
-    how = {"labels": ["cat", "dog", "emu", "fox"], "device": "cpu", "seed": 0, "attacker": attacker, "radius": radius}
-    return attack(Needles(places), images, Hide("cat"), TopK(1, 1), **how, **options)
+    how = {"labels": ["cat", "dog", "emu", "fox"], "device": "cpu", "attacker": attacker, "radius": radius}
+    return attack(Needles(places), images, Hide("cat"), TopK(1, 1), **how, config=AttackConfig(**effort))
 
 
 SCATTERED = [(0, 0), (11, 3), (5, 7), (2, 10), (8, 8)]

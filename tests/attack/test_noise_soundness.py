@@ -1,16 +1,13 @@
 """No attack breaks a certificate of any noise; and if certificates were false, these attacks would show it."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 from tests.attack.mosaics import NAMES, SIDE, ColourCounts, mosaics
 
-from multiguard.attack import AttackPlan, Victim, attack_images
-from multiguard.attack.objective import Objective
-from multiguard.attack.perturbation import ImageGroup
-from multiguard.attack.search_draws import SearchDraws
+from multiguard.attack import AttackConfig, Victim, attack_images
+from multiguard.attack.candidates import ImageGroup, SearchDraws
+from multiguard.attack.goals import Objective
 from multiguard.attack.target import SmoothedTarget
 from multiguard.certify import Threshold, TopK, certified_radii_batch
 from multiguard.certify.noise import BandAblation, PixelAblation, Uniform
@@ -19,7 +16,7 @@ from multiguard.smooth import Smoother
 from multiguard.smooth.noise_source import noise_key
 
 IMAGES, DRAWS, ALPHA, BETA = 8, 300, 0.001, 0.001
-PLAN = AttackPlan(steps=6, copies=8, starts=2, tries=16, pick_draws=16, evaluation_draws=200)
+PLAN = AttackConfig(steps=6, copies=8, starts=2, tries=16, pick_draws=16, draws=200)
 PIXELS, BANDS, UNIFORM = PixelAblation(24, SIDE * SIDE), BandAblation(2, SIDE), Uniform(0.5)
 
 
@@ -81,7 +78,7 @@ def attacked(noise, rule, factor, plan=PLAN):
         radii=(0.0,),
         names=plan.attacks,
         beta=0.0 if exact else BETA,
-        draws=noise.columns if exact else plan.evaluation_draws,
+        draws=noise.columns if exact else plan.draws,
         images=tuple(found),
         without_labels=0,
     )
@@ -89,7 +86,7 @@ def attacked(noise, rule, factor, plan=PLAN):
 
 def _image(result, proved, rule, noise, plan):
     exact, labels = isinstance(noise, BandAblation), result.victim.labels
-    draws, beta = (noise.columns, None) if exact else (plan.evaluation_draws, BETA / len(result.perturbations))
+    draws, beta = (noise.columns, None) if exact else (plan.draws, BETA / len(result.perturbations))
     outcomes = []
     for each in result.perturbations:
         assert each.norm <= each.radius
@@ -104,7 +101,7 @@ def test_hidden_pixels():
     target, (name, image, _) = SmoothedTarget(smoother, TopK(2, 2), noise_seed=0), mosaics(1)[0]
     aim = torch.ones(1, len(NAMES), dtype=torch.bool)
     group = ImageGroup((name,), (noise_key(0, name, "attack"),), torch.from_numpy(image)[None], aim)
-    draws = SearchDraws(target, Objective(TopK(2, 2), "hide"), AttackPlan(copies=3), set())
+    draws = SearchDraws(target, Objective(TopK(2, 2), "hide"), AttackConfig(copies=3), set())
     _, slope = draws.gradients(group, group.clean, 0)
     assert 0 < int((slope[0] != 0).any(dim=0).sum()) <= 3
 
@@ -119,7 +116,7 @@ def test_certificates(noise, rule):
     sound = attacked(noise, rule, 1)
     assert len(sound.tested("joint")) >= IMAGES / 2, "there is something to break"
     assert sound.broken("joint") == ()
-    harder = replace(PLAN, attacks=("pgd",), evaluation_draws=300)
+    harder = PLAN.replace(attacks=("pgd",), draws=300)
     false = attacked(noise, rule, {"uniform": 6, "pixels": 20, "band": 3}[noise.kind], harder)
     assert len(false.broken("joint")) >= 3
     assert false.chance(len(false.broken("joint")), "joint") < 1e-6, "not what alpha and beta allow"

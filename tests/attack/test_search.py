@@ -5,7 +5,7 @@ import pytest
 import torch
 from tests.attack.templates import SIGMA, digits_classifier, held_out_images
 
-from multiguard.attack import AttackPlan, Victim, attack_images
+from multiguard.attack import AttackConfig, Victim, attack_images
 from multiguard.attack.target import NoisyCopies
 from multiguard.certify import Threshold, TopK
 from multiguard.errors import InvalidInputError
@@ -13,7 +13,7 @@ from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, Smoother
 from multiguard.smooth.noise_source import noise_key
 
 RULE = TopK(4, 2)
-SHORT = {"steps": 2, "copies": 2, "starts": 2, "tries": 4, "pick_draws": 8, "evaluation_draws": 20}
+SHORT = {"steps": 2, "copies": 2, "starts": 2, "tries": 4, "pick_draws": 8, "draws": 20}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_seed(smoother):
     """The same seed finds the same perturbations, another seed finds others."""
 
     def search(seed):
-        results = attack_images(smoother, victims(2, 0.4), RULE, AttackPlan(**SHORT, seed=seed))
+        results = attack_images(smoother, victims(2, 0.4), RULE, AttackConfig(**SHORT, seed=seed))
         return [(p.image.tobytes(), p.counts.tolist()) for result in results for p in result.perturbations]
 
     first = search(0)
@@ -56,7 +56,7 @@ def test_seed(smoother):
 
 def test_fresh_draws(smoother):
     """The counts are those of the evaluation stream at the perturbed image, which anyone can draw again."""
-    for result in attack_images(smoother, victims(2, 0.4), RULE, AttackPlan(**SHORT, seed=3)):
+    for result in attack_images(smoother, victims(2, 0.4), RULE, AttackConfig(**SHORT, seed=3)):
         for each in result.perturbations:
             again = smoother.votes(each.image, 20, noise_seed=3, image_id=result.victim.id, stream="judge")
             assert np.bincount(again.ravel(), minlength=10).tolist() == each.counts.tolist()
@@ -64,7 +64,7 @@ def test_fresh_draws(smoother):
 
 def test_independent_images(smoother):
     """What pgd finds does not depend on the other images."""
-    plan = AttackPlan(**{**SHORT, "steps": 3}, attacks=("pgd",))
+    plan = AttackConfig(**{**SHORT, "steps": 3}, attacks=("pgd",))
     together = list(attack_images(smoother, victims(3, 0.3), RULE, plan))
     alone = list(attack_images(smoother, victims(3, 0.3)[1:2], RULE, plan))
     np.testing.assert_allclose(together[1].perturbations[1].image, alone[0].perturbations[1].image, atol=1e-5)
@@ -73,7 +73,7 @@ def test_independent_images(smoother):
 def test_box(smoother):
     """A box keeps images in [0, 1]."""
     clamped = Smoother(smoother.classifier, sigma=SIGMA, k_max=2, device="cpu", clamp=True)
-    for result in attack_images(clamped, victims(2, 1.0), RULE, AttackPlan(**SHORT, box=True)):
+    for result in attack_images(clamped, victims(2, 1.0), RULE, AttackConfig(**SHORT, box=True)):
         for each in result.perturbations:
             assert each.image.min() >= 0
             assert each.image.max() <= 1
@@ -82,9 +82,9 @@ def test_box(smoother):
 def test_other_rules(smoother):
     """The rule must be one that the smoother's votes can be counted by."""
     for rule, message in (
-        (Threshold(0.5), "votes for the top-k rule"),
+        (Threshold(0.5), "votes are for the top-k rule"),
         (TopK(4, 3), "keep 2 labels per draw"),
         (TopK(11, 2), "k "),
     ):
         with pytest.raises(InvalidInputError, match=message):
-            next(attack_images(smoother, [], rule, AttackPlan()))
+            next(attack_images(smoother, [], rule, AttackConfig()))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.attack.templates import SIGMA, digits_classifier, held_out_images
 
-from multiguard.attack import AttackPlan, Victim, attack_images
+from multiguard.attack import AttackConfig, Victim, attack_images
 from multiguard.certify import Threshold, TopK, certified_radii_batch
 from multiguard.certify.noise import Gaussian
 from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig, evaluated_size
@@ -14,7 +14,7 @@ from multiguard.smooth import Smoother
 
 IMAGES, DRAWS = 60, 200
 RULE, ALPHA, BETA = TopK(4, 2), 0.001, 0.001
-PLAN = AttackPlan(steps=5, copies=4, starts=1, tries=6, pick_draws=12, evaluation_draws=120)
+PLAN = AttackConfig(steps=5, copies=4, starts=1, tries=6, pick_draws=12, draws=120)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def attacked(smoother, images, radii, plan):
 
 
 def _image(result, proved, rule, plan):
-    beta, labels, draws = BETA / len(result.perturbations), result.victim.labels, plan.evaluation_draws
+    beta, labels, draws = BETA / len(result.perturbations), result.victim.labels, plan.draws
     outcomes = []
     for each in result.perturbations:
         assert each.norm <= each.radius
@@ -69,7 +69,7 @@ def _attacks(rule, images, plan):
         radii=(0.0,),
         names=plan.attacks,
         beta=BETA,
-        draws=plan.evaluation_draws,
+        draws=plan.draws,
         images=tuple(images),
         without_labels=0,
     )
@@ -93,7 +93,7 @@ def test_sound_certificates(smoother, images, radii):
 
 def test_enlarged_radii(smoother, images, radii):
     """The test above can fail: certificates four times too large are broken."""
-    plan = replace(PLAN, attacks=("pgd",), steps=10, pick_draws=16, evaluation_draws=400)
+    plan = PLAN.replace(attacks=("pgd",), steps=10, pick_draws=16, draws=400)
     false = [4 * own for own in radii[:30]]
     found = attacked(smoother, images[:30], false, plan)
     assert len(found.broken("joint")) >= 3
@@ -107,7 +107,7 @@ def test_threshold_rule(smoother, images):
     votes = [found.hits() for _, found in sets.stream(((name, image) for name, image, _ in some), DRAWS, noise_seed=0)]
     labels = [own for _, _, own in some]
     proved = certified_radii_batch(votes, labels, rule, num_labels=10, sigma=SIGMA, alpha=ALPHA)
-    plan = replace(PLAN, evaluation_draws=200)
+    plan = PLAN.replace(draws=200)
     results = attack_images(sets, [Victim(name, image, own, (0.2, 1.5)) for name, image, own in some], rule, plan)
     outcomes = [
         _image(each, {"in": {"joint": own.true}, "out": {"joint": own.false[::-1]}}, rule, plan)

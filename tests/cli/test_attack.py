@@ -10,14 +10,14 @@ from PIL import Image
 from tests.pipeline.tiny_run import RECIPE, command
 from tests.results.stored_metadata import forge, load_metadata
 
-from multiguard.attack.config import AttackConfig
+from multiguard.attack.voted import execution_notes, voted_classifier, voted_data, voted_smoother
 from multiguard.data import DigitsDataset
 from multiguard.evaluate import curves
-from multiguard.pipeline.attack_job import AttackJob, execution_notes, prepare_attack
 from multiguard.results import read_attacks, read_certificates, write_certificates
 from multiguard.votes import read_votes
 
-QUICK = ["--steps", "2", "--copies", "2", "--starts", "1", "--tries", "2", "--draws", "60", "--radius", "0.25"]
+QUICK = [word for setting in ("steps=2", "copies=2", "starts=1", "tries=2") for word in ("--set", setting)]
+QUICK += ["--draws", "60", "--radius", "0.25"]
 OWN = ["--model", "blind:make", "--output", "logits"]  # code is named anew by whoever attacks
 
 
@@ -238,10 +238,12 @@ def test_hash_before_loading(told, tmp_path):
 
 def test_execution_notes(run):
     """A classifier that runs differently than when it voted is noted."""
-    ready = prepare_attack(AttackJob(run / "certificates", run / "attack", AttackConfig(device="cpu")))
-    assert ready.notes == ()
-    altered = {**ready.certified.provenance, "compiled": True, "device": "NVIDIA H200"}
-    (note,) = execution_notes(replace(ready.certified, provenance=altered), ready.smoother)
+    folder, certified = run / "certificates", read_certificates(run / "certificates")
+    classifier = voted_classifier(folder, certified, None, voted_data(folder, certified, None))
+    smoother = voted_smoother(certified, classifier, "cpu")
+    assert execution_notes(certified, smoother) == ()
+    altered = {**certified.provenance, "compiled": True, "device": "NVIDIA H200"}
+    (note,) = execution_notes(replace(certified, provenance=altered), smoother)
     assert "device NVIDIA H200, here cpu" in note
     assert "compiled True, here False" in note
 
@@ -258,17 +260,14 @@ def test_replaced_image(own_run, tmp_path):
     ("words", "message"),
     [
         (["--attack", "fgsm"], "unknown value 'fgsm'"),
-        (["--beta", "2"], "beta is 2.0; expected a number strictly between 0 and 1"),
+        (["--set", "beta=2"], "beta is 2.0; expected a number strictly between 0 and 1"),
         (["--radius", "-1"], "none negative"),
         (["--radius", "0"], "give a larger one"),
-        (["--steps", "0"], "--steps is 0; expected a whole number from 1 to"),
+        (["--set", "steps=0"], "steps is 0; expected a whole number from 1 to"),
         (["--draws", "0"], "--draws is 0; expected a whole number from 1 to"),
-        (["--attack", "pgd,pgd"], "--attack must be pgd, random or pgd,random, each once, not 'pgd,pgd'"),
-        (["--labels", "names.txt"], "--labels describes the model that --model names"),
+        (["--attack", "pgd,pgd"], "must be pgd, random or pgd,random, each once, not 'pgd,pgd'"),
         (["--weights", "x.pth"], "--weights describes the model that --model names"),
         (["--output", "logits"], "--output describes the model that --model names"),
-        (["--mean", "0.5"], "--mean describes the model that --model names"),
-        (["--std", "0.5"], "--std describes the model that --model names"),
     ],
 )
 def test_attack_mistakes(finished, tmp_path, words, message):

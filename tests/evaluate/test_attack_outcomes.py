@@ -8,7 +8,7 @@ import torch
 from scipy.stats import binom, binomtest
 from tests.evaluate.attack_cases import threshold_attacks, top_k_attacks
 
-from multiguard.attack.objective import Objective
+from multiguard.attack.goals import Objective
 from multiguard.certify import Threshold, TopK
 from multiguard.evaluate import attack_curves, evaluated_size
 from multiguard.evaluate.attack_outcomes import goals, smallest_bound

@@ -4,12 +4,11 @@ from functools import cache
 
 import torch
 
-from multiguard.attack.config import AttackConfig
+from multiguard.attack import AttackConfig, attack
 from multiguard.data.config import DataConfig
 from multiguard.evaluate import tune
 from multiguard.models.config import ModelConfig
 from multiguard.pipeline import parse_recipe, run_recipe
-from multiguard.pipeline.attack_job import AttackJob, PreparedAttack, finished_attack
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.pipeline.tune_job import TuneJob, tune_votes
@@ -54,9 +53,7 @@ class Commands:
         report(ReportConfig(images=False, gallery=0), {"": found}, out=out, force=force)
 
     def attack(self, out, k, *, force=False):
-        job = AttackJob(self._inputs / f"certificates-{k}", out, AttackConfig(), force=force)
-        if finished_attack(job) is None:
-            PreparedAttack(job, read_certificates(job.certificates), None, None, ()).attack()
+        attack(AttackConfig(), self._inputs / f"certificates-{k}", out=out, force=force)
 
     def vote(self, out, k, *, force=False):
         source, part = (

@@ -20,11 +20,11 @@ from tests.killer import Killer
 from tests.pipeline.cheap_commands import MODEL, Commands
 from tests.pipeline.tiny_run import command, state
 
+from multiguard.attack import outcomes as attack_outcomes
 from multiguard.data.config import DataConfig
 from multiguard.errors import FolderInUseError
 from multiguard.io.files import write_atomically
-from multiguard.pipeline import attack_job, read_record, tune_job
-from multiguard.pipeline.attack_job import PreparedAttack
+from multiguard.pipeline import read_record, tune_job
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.folders import RECORD_FILE
 from multiguard.pipeline.recipe import CertifyPart
@@ -72,8 +72,9 @@ def commands(inputs, monkeypatch):
 
     monkeypatch.setattr(outputs, "draw_figures", lambda study, folder: two_files("png")(k_of(study), folder))
     monkeypatch.setattr(outputs, "write_tables", lambda study, folder: two_files("csv")(k_of(study), folder))
-    monkeypatch.setattr(attack_job, "draw_attack", lambda attacks, folder: None)
-    monkeypatch.setattr(PreparedAttack, "_attacks", lambda self, progress: top_k_attacks())
+    monkeypatch.setattr(attack_outcomes, "draw_attack", lambda attacks, folder: None)
+    monkeypatch.setattr(attack_outcomes, "_prepare", lambda config, *_: (config, None, None))
+    monkeypatch.setattr(attack_outcomes, "attack_results", lambda *_: top_k_attacks())
 
     made = Commands(inputs)
     monkeypatch.setattr(tune_job, "tune", made.choice)

@@ -9,10 +9,10 @@ from tests.evaluate.attack_cases import top_k_attacks
 from tests.evaluate.votes_cases import random_votes
 from tests.pipeline.cheap_commands import RECIPE
 
-from multiguard.attack.config import AttackConfig
+from multiguard.attack import AttackConfig, attack
+from multiguard.attack import outcomes as attack_outcomes
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.pipeline import attack_job, certify_job, parse_recipe, predict_job
-from multiguard.pipeline.attack_job import AttackJob, PreparedAttack, finished_attack
+from multiguard.pipeline import certify_job, parse_recipe, predict_job
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.pipeline.runner import Observer
@@ -93,16 +93,19 @@ def test_certificates_of_a_report(home):
 
 def test_certificates_replaced_while_attacking(home, monkeypatch):
     """An attack on certificates is not recorded as finished for those that came in their place."""
-    monkeypatch.setattr(PreparedAttack, "_attacks", lambda self, progress: top_k_attacks())
-    monkeypatch.setattr(attack_job, "draw_attack", lambda attacks, folder: None)
-    job = AttackJob(home / "one-certificates", home / "attack", AttackConfig())
+
+    def prepare(config, *_):
+        put_in_place(home / "one-certificates", home / "other-certificates")
+        return config, None, None
+
+    monkeypatch.setattr(attack_outcomes, "_prepare", prepare)
+    monkeypatch.setattr(attack_outcomes, "attack_results", lambda *_: top_k_attacks())
+    monkeypatch.setattr(attack_outcomes, "draw_attack", lambda attacks, folder: None)
     expected = sha256(home / "one-certificates" / CERTIFICATES_NAME)
-    prepared = PreparedAttack(job, read_certificates(job.certificates), None, None, ())
-    put_in_place(home / "one-certificates", home / "other-certificates")
-    prepared.attack()
-    assert read_attacks(job.out).certificates_hash == expected
+    attack(AttackConfig(), home / "one-certificates", out=home / "attack")
+    assert read_attacks(home / "attack").certificates_hash == expected
     with pytest.raises(InvalidInputError, match="made with other settings"):
-        finished_attack(job)
+        attack(AttackConfig(), home / "one-certificates", out=home / "attack")
 
 
 def test_signature_of_other_certificates(home, replace_after_reading, monkeypatch):

@@ -2,28 +2,29 @@
 
 from typing import TYPE_CHECKING
 
+from multiguard.attack.config import AttackConfig
 from multiguard.lazy import lazy_names
 
 if TYPE_CHECKING:
     from multiguard.attack.direct import pgd, random_search
     from multiguard.attack.goals import Add, AdversarialBatch, AttackGoal, Change, Hide
-    from multiguard.attack.plan import AttackName, AttackPlan
-    from multiguard.attack.search import AttackResult, Perturbation, Victim, attack_images
+    from multiguard.attack.outcomes import attack
     from multiguard.attack.target import gradient_error
     from multiguard.attack.threats import Attacker
+    from multiguard.attack.victims import AttackResult, Perturbation, Victim, attack_images
 
 __all__ = [
     "Add",
     "AdversarialBatch",
+    "AttackConfig",
     "AttackGoal",
-    "AttackName",
-    "AttackPlan",
     "AttackResult",
     "Attacker",
     "Change",
     "Hide",
     "Perturbation",
     "Victim",
+    "attack",
     "attack_images",
     "gradient_error",
     "pgd",
@@ -35,9 +36,9 @@ __getattr__ = lazy_names(
     {
         "direct": ["pgd", "random_search"],
         "goals": ["Add", "AdversarialBatch", "AttackGoal", "Change", "Hide"],
-        "plan": ["AttackName", "AttackPlan"],
-        "search": ["AttackResult", "Perturbation", "Victim", "attack_images"],
+        "outcomes": ["attack"],
         "target": ["gradient_error"],
         "threats": ["Attacker"],
+        "victims": ["AttackResult", "Perturbation", "Victim", "attack_images"],
     },
 )

@@ -8,15 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from multiguard.attack.goals import Add, AdversarialBatch, AttackGoal, Bools, Change, Hide
-from multiguard.attack.objective import Objective
-from multiguard.attack.perturbation import Candidates, ImageGroup
-from multiguard.attack.plan import AttackName, AttackPlan
+from multiguard.attack.candidates import Candidates, ImageGroup, Progress, SearchDraws
+from multiguard.attack.config import AttackConfig, AttackName
+from multiguard.attack.goals import Add, AdversarialBatch, AttackGoal, Bools, Change, Hide, Objective
 from multiguard.attack.search import make_search
-from multiguard.attack.search_draws import Progress, SearchDraws
 from multiguard.attack.target import PlainTarget, SmoothedTarget, Target, find_gradient_error
 from multiguard.attack.threats import THREATS, Attacker, Ball, Threat
-from multiguard.certify import Rule, TopK
+from multiguard.certify import Rule
 from multiguard.certify.noise import Noise, resolve_noise
 from multiguard.data.in_memory import label_set
 from multiguard.errors import DataError, InvalidInputError, ModelError
@@ -24,9 +22,10 @@ from multiguard.io.names import unknown_name
 from multiguard.models import load
 from multiguard.smooth import Smoother
 from multiguard.smooth.inputs import image_tensor
-from multiguard.smooth.noise_source import noise_key, resolve_seed
+from multiguard.smooth.noise_source import noise_key
 from multiguard.smooth.settings import resolve_device
 
+_DEFAULT = AttackConfig()
 _TIE = 1e-6  # far less than one draw or one step changes a value by
 _BATCH_DIMENSIONS = 4  # images, channels, height and width
 _SCORE_THRESHOLD = 0.5  # from which a model that is to be smoothed returns a label under the threshold rule
@@ -42,12 +41,7 @@ def pgd(
     sigma: float | None = None,
     noise: Noise | None = None,
     attacker: Attacker | None = None,
-    steps: int = 20,
-    starts: int = 2,
-    eot: int = 8,
-    draws: int = 500,
-    box: bool = False,
-    seed: int | None = None,
+    config: AttackConfig = _DEFAULT,
     progress: Progress | None = None,
     **options: Any,
 ) -> AdversarialBatch:
@@ -69,12 +63,7 @@ def pgd(
         attacker: What a perturbation may be: "l2-norm", "l1-norm", "pixels" (any m pixels) or "patch" (a square of side
             m, anywhere), the last two with any content in [0, 1]; by default what the noise certifies against, and
             "l2-norm" without noise.
-        steps: Gradient steps per start.
-        starts: Starts; the first at the input, the others random on the sphere.
-        eot: Noisy copies that a gradient is averaged over.
-        draws: Fresh draws that evaluate the perturbed inputs of a smoothed classifier.
-        box: Whether perturbed inputs must stay in [0, 1].
-        seed: Decides every random choice; None draws one.
+        config: How hard to search: steps, starts, copies, draws, box and seed.
         progress: Called with the fraction of the search that is done; an exception from it ends the attack.
         options: Options of `Smoother` for the model: labels, output, image_size and device.
 
@@ -85,9 +74,8 @@ def pgd(
     >>> pgd(lambda x: 2 * x, rows, Hide("cat"), TopK(1, 1), radius=0.5, labels=["cat", "dog"], device="cpu").success
     array([ True, False])
     """
-    plan = AttackPlan(attacks=("pgd",), steps=steps, starts=starts, copies=eot, evaluation_draws=draws, box=box)
     smoothing = _Smoothing(sigma, noise, attacker, options)
-    return _attack("pgd", model, inputs, goal, rule, radius, smoothing, plan, seed, progress)
+    return _attack("pgd", model, inputs, goal, rule, radius, smoothing, config, progress)
 
 
 def random_search(
@@ -100,44 +88,24 @@ def random_search(
     sigma: float | None = None,
     noise: Noise | None = None,
     attacker: Attacker | None = None,
-    tries: int = 60,
-    eot: int = 8,
-    draws: int = 500,
-    box: bool = False,
-    seed: int | None = None,
+    config: AttackConfig = _DEFAULT,
     progress: Progress | None = None,
     **options: Any,
 ) -> AdversarialBatch:
     """As `pgd`, by scores alone: it tries perturbations and keeps what brings the goal nearer, for any model.
 
-    Args:
-        model: Any model, in any form that `Smoother` takes; or a `Smoother`.
-        inputs: As in `pgd`, and so are goal, rule, radius, sigma, noise, attacker, draws, box, seed and options.
-        goal: What shall happen.
-        rule: Which labels are returned.
-        radius: How large a perturbation may be.
-        sigma: The Gaussian noise of the smoothed classifier.
-        noise: Any other noise.
-        attacker: What a perturbation may be.
-        tries: How many perturbations are tried.
-        eot: Noisy copies that the score of a try is averaged over.
-        draws: Fresh draws that evaluate the perturbed inputs.
-        box: Whether perturbed inputs must stay in [0, 1].
-        seed: Decides every random choice.
-        progress: Called as in `pgd`.
-        options: Options of `Smoother` for the model.
+    The arguments are those of `pgd`; of the config, tries, copies, draws, box and seed count.
 
     >>> import numpy as np
     >>> from multiguard import TopK
     >>> from multiguard.attack import Add, random_search
     >>> rows = np.array([[0.4, 0.0]])
-    >>> found = random_search(lambda x: x.clone(), rows, Add(1), TopK(1, 1), radius=0.5, labels=["cat", "dog"], seed=0)
+    >>> found = random_search(lambda x: x.clone(), rows, Add(1), TopK(1, 1), radius=0.5, labels=["cat", "dog"])
     >>> found.success, bool(found.norms[0] <= 0.5)
     (array([ True]), True)
     """
-    plan = AttackPlan(attacks=("random",), tries=tries, copies=eot, evaluation_draws=draws, box=box)
     smoothing = _Smoothing(sigma, noise, attacker, options)
-    return _attack("random", model, inputs, goal, rule, radius, smoothing, plan, seed, progress)
+    return _attack("random", model, inputs, goal, rule, radius, smoothing, config, progress)
 
 
 def _attack(
@@ -148,33 +116,31 @@ def _attack(
     rule: Rule,
     radius: float,
     smoothing: "_Smoothing",
-    plan: AttackPlan,
-    seed: int | None,
+    config: AttackConfig,
     progress: Progress | None,
 ) -> AdversarialBatch:
     if not 0 < radius < float("inf"):
         raise InvalidInputError(f"radius must be positive and finite, not {radius!r}.")
-    number = resolve_seed(seed)
     given = _batch(inputs)
-    target, threat = _make_target(model, rule, smoothing, number, given[0])
+    target, threat = _make_target(model, rule, smoothing, config.seed, given[0])
     _check_inputs(threat, given, radius)
     clean = given.to(target.device)
     if name == "pgd":
         _check_gradients(target, clean)
     ids = tuple(str(index) for index in range(len(clean)))
-    keys = tuple(noise_key(number, each, "attack") for each in ids)
+    keys = tuple(noise_key(config.seed, each, "attack") for each in ids)
     names = target.classifier.label_names
     group = ImageGroup(ids, keys, clean, torch.zeros(len(clean), len(names), dtype=torch.bool, device=target.device))
-    before = target.evaluate(group, clean, plan.evaluation_draws)
+    before = target.evaluate(group, clean, config.draws)
     aim = before[1] if isinstance(goal, Change) else _aim(goal, len(clean), names)
     group = ImageGroup(ids, keys, clean, torch.from_numpy(aim).to(target.device))
-    draws = SearchDraws(target, Objective(target.rule, goal.kind), plan, set(), progress)
+    draws = SearchDraws(target, Objective(target.rule, goal.kind), config, set(), progress)
     search = make_search(name, threat, draws, keep_best=True)
     allowed = torch.full((len(clean),), radius, dtype=torch.float64, device=clean.device)
     start = draws.compare(group, clean)
     start = Candidates(start.images, start.values + _TIE)  # of equals the perturbed one, which fresh draws evaluate
     found = search.improve(group, 0, allowed, start).images
-    after = target.evaluate(group, found, plan.evaluation_draws)
+    after = target.evaluate(group, found, config.draws)
     return AdversarialBatch(
         inputs=found.cpu().numpy(),
         delta=(found - clean).cpu().numpy(),
@@ -216,7 +182,7 @@ def _make_target(model: Any, rule: Rule, how: _Smoothing, seed: int, first: Tens
             raise InvalidInputError("a Smoother has its own noise and options; leave these out.")
         smoother = model
     elif how.named:
-        votes = {"k_max": rule.k_prime} if isinstance(rule, TopK) else {"score_threshold": _SCORE_THRESHOLD}
+        votes = {"k_max": rule.k_prime} if rule.ranked else {"score_threshold": _SCORE_THRESHOLD}
         smoother = Smoother(model, noise=resolve_noise(how.sigma, how.noise), **{**votes, **how.options})
     else:
         device = resolve_device(how.options.pop("device", None))

@@ -1,15 +1,23 @@
-"""What an attack shall achieve, and what it achieved."""
+"""What an attack shall achieve, what it minimizes for that, and what it achieved."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from multiguard.attack.objective import Kind
+from multiguard.certify import Rule
+
+Kind = Literal["hide", "add", "change"]
 
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
+
+# Fractions lie in [0, 1]. Absent labels get values far below, so that no order of fractions can bring them up.
+_ABSENT = 8.0
+_TINY = 1e-9  # less than the difference of any two fractions
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,3 +94,76 @@ class AdversarialBatch:
             f"AdversarialBatch({int(self.success.sum())} of {len(self.success)} succeeded, {changed:.1f} labels "
             f"changed on average, norms up to {self.norms.max():.3g})"
         )
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Margins of the labels that stay as they are, from the fraction that each label has (`Target`).
+
+    A label of the aim stays as it is if it stays in ("hide"), if it stays out ("add"), or if it stays where it was
+    ("change": the aim holds the labels that were in).
+    """
+
+    rule: Rule  # which labels are returned
+    kind: Kind
+
+    def margins(self, fractions: Tensor, aim: Tensor) -> Tensor:
+        """(P, sizes), never rising: at least e labels stay exactly where the e-th margin is not negative.
+
+        The fractions are (P, c), and so is the boolean `aim` of each image. Threshold rule: a label is in where its
+        fraction is not below t. Top-k rule: at least e labels of the aim are in where the e-th largest of them is not
+        below the (k - e + 1)-th largest of the others; and at least e of d are out where the (m + 1)-th largest of
+        them, m = d - e, is not above the (k - m)-th largest of the others.
+        """
+        if self.rule.t is not None:
+            return self._threshold_margins(fractions, aim, self.rule.t)
+        if self.kind == "add":
+            return _out_of_top(fractions, aim, self.rule.k)
+        ours = fractions.masked_fill(~aim, -_ABSENT).sort(dim=1, descending=True).values
+        rivals = fractions.masked_fill(aim, -3 * _ABSENT).sort(dim=1, descending=True).values
+        return _first(ours[:, : self.rule.k] - rivals[:, : self.rule.k].flip(1), aim)
+
+    def _threshold_margins(self, fractions: Tensor, aim: Tensor, t: float) -> Tensor:
+        inside, outside = fractions - t, _zero_is_negative(t - fractions)
+        stays = {"hide": inside, "add": outside, "change": torch.where(aim, inside, outside)}[self.kind]
+        counted = torch.ones_like(aim) if self.kind == "change" else aim
+        return _first(stays.masked_fill(~counted, -_ABSENT).sort(dim=1, descending=True).values, counted)
+
+    def value(self, fractions: Tensor, aim: Tensor) -> Tensor:
+        """(P,), smaller is better for the attack: the number of labels that stay, then the margin of the last one.
+
+        With s > 0 labels left it lies between s - 1 and s, with none left below 0.
+        """
+        margins = self.margins(fractions, aim)
+        size = (margins >= 0).sum(dim=1)
+        return (size - 1).clamp(min=0) + _last(margins, size).clamp(-1, 1)
+
+    def loss(self, fractions: Tensor, aim: Tensor) -> Tensor:
+        """(P,), the margin of the weakest label that stays; if none stays, of the label that left last."""
+        margins = self.margins(fractions, aim)
+        return _last(margins, (margins.detach() >= 0).sum(dim=1))
+
+
+def _out_of_top(fractions: Tensor, aim: Tensor, k: int) -> Tensor:
+    """(P, c), the margins of labels of the aim that are not among the k largest."""
+    ours = fractions.masked_fill(~aim, -_ABSENT).sort(dim=1, descending=True).values
+    others = fractions.masked_fill(aim, -3 * _ABSENT).sort(dim=1, descending=True).values
+    ahead = aim.sum(dim=1, keepdim=True) - torch.arange(1, fractions.shape[1] + 1, device=fractions.device)  # m
+    rank = k - ahead - 1  # of the rival, from 0; below 0 there is no room for so many labels
+    last = fractions.shape[1] - 1
+    margins = others.gather(1, rank.clamp(0, last)) - ours.gather(1, ahead.clamp(0, last))
+    return _first(torch.where(rank < 0, _ABSENT, margins.clamp(min=-_ABSENT)), aim)
+
+
+def _first(margins: Tensor, counted: Tensor) -> Tensor:
+    """The margins of as many labels as are counted; no others stay."""
+    size = torch.arange(1, margins.shape[1] + 1, device=margins.device)
+    return torch.where(size <= counted.sum(dim=1, keepdim=True), margins, -_ABSENT)
+
+
+def _last(margins: Tensor, size: Tensor) -> Tensor:
+    return margins.gather(1, (size - 1).clamp(min=0)[:, None])[:, 0]
+
+
+def _zero_is_negative(margins: Tensor) -> Tensor:
+    return torch.where(margins == 0, margins - _TINY, margins)

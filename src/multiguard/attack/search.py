@@ -1,10 +1,5 @@
-"""Attacks radius by radius: a larger radius starts from what a smaller one found, and fresh draws evaluate it."""
+"""Searches inside a ball, or among masks of a few pixels: along the gradients through the noise, or by scores alone."""
 
-import hashlib
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby, islice
 from typing import Protocol
 
 import numpy as np
@@ -12,122 +7,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiguard.attack.ball_search import GradientSearch, RandomSearch
-from multiguard.attack.mask_search import SaliencySearch, SparseSearch
-from multiguard.attack.objective import Objective
-from multiguard.attack.perturbation import Candidates, ImageGroup
-from multiguard.attack.plan import AttackName, AttackPlan
-from multiguard.attack.search_draws import SearchDraws
-from multiguard.attack.target import SmoothedTarget
-from multiguard.attack.threats import THREATS, Ball, Threat
-from multiguard.certify import Rule, TopK
-from multiguard.certify.rules import check_ranks
-from multiguard.errors import InvalidInputError
-from multiguard.evaluate.attack_outcomes import CLEAN, Goal, goals
-from multiguard.io.short_repr import short_repr
-from multiguard.smooth import Smoother
-from multiguard.smooth.inputs import copy_to_device, image_tensor, to_pixels
-from multiguard.smooth.noise_source import noise_key
+from multiguard.attack.candidates import Candidates, ImageGroup, SearchDraws
+from multiguard.attack.config import AttackName
+from multiguard.attack.threats import Ball, Mask, Masks, Threat, random_square, rescale
 
-Progress = Callable[[int], None]
-Counts = NDArray[np.int64]
-Pixels = NDArray[np.float32]
-# Images attacked at once: they fill batches, and the random search steps from one towards another. Everything found
-# is held in memory until it is evaluated, so large images come in smaller groups.
-_GROUP_IMAGES = 64
-_GROUP_NUMBERS = 1 << 22
-# Below this value no label is left by a clear margin: larger radii need no new search.
-_NOTHING_LEFT = -0.25
-
-
-@dataclass(frozen=True, eq=False)
-class Victim:
-    """An image to attack.
-
-    >>> Victim("000042", np.zeros((3, 8, 8), np.uint8), labels=(3, 7), radii=(0.5, 1.0)).radii
-    (0.5, 1.0)
-    """
-
-    id: str  # its id, which keys the noise
-    image: NDArray[np.generic]  # (3, height, width), uint8 (x / 255 is meant) or floating point; or any other shape
-    labels: tuple[int, ...]  # the indices of L, at least one
-    radii: tuple[float, ...]  # the radii allowed, in the unit of the noise's attacker, from small to large, all above 0
-
-    __repr__ = short_repr
-
-
-@dataclass(frozen=True, eq=False)
-class Perturbation:
-    """A perturbed image and its hits in fresh draws; see `attack_images`."""
-
-    attack: str  # what found it; "none" for the clean image
-    goal: Goal  # what was minimized
-    radius: float  # the radius allowed: a norm, a number of pixels, or the side of a patch
-    norm: float  # that of the perturbation, in exact differences of the float32 values, never more than `radius`
-    image: Pixels  # the perturbed image, float32
-    counts: Counts  # (c,), how many of the evaluation draws hit each label
-
-    __repr__ = short_repr
-
-
-@dataclass(frozen=True, eq=False)
-class AttackResult:
-    """A victim and every perturbation that was found, the clean image first; see `attack_images`."""
-
-    victim: Victim  # the image
-    perturbations: tuple[Perturbation, ...]  # what was found
-    flat: bool = False  # whether some gradient was 0 or not finite, so that a step of pgd led nowhere
-
-    __repr__ = short_repr
-
-
-def attack_images(
-    smoother: Smoother, victims: Iterable[Victim], rule: Rule, plan: AttackPlan, *, progress: Progress | None = None
-) -> Iterator[AttackResult]:
-    """Per image and radius, the perturbation within that radius that leaves the fewest labels an attack could find.
-
-    The noise decides what the attacker may do: a perturbation of that l2-norm or l1-norm, or any content in [0, 1] in
-    so many pixels, or in one square patch of that side.
-    Draws of the search choose the perturbations, and draws that had no part in it evaluate them: `Perturbation.counts`
-    are independent draws of the smoothed classifier at an image that was fixed before. Neither are the draws that
-    certify. The search is a function of the seed and the images; on a CPU it is reproducible.
-
-    Args:
-        smoother: The smoothed classifier; `pgd` needs gradients of its network, `random` needs only scores.
-        victims: The images.
-        rule: A `TopK` for a smoother of ranked votes, a `Threshold` for one with a score threshold.
-        plan: Which attacks, and how hard they search.
-        progress: Called with the number of images done.
-
-    >>> from multiguard import Smoother, TopK, load
-    >>> classifier = load(lambda x: x.flatten(1)[:, :2], labels=["cat", "dog"], output="logits")
-    >>> image = np.zeros((3, 2, 2), np.float32)
-    >>> image[0, 0, 0] = 0.4  # "cat" wins by 0.4, so the robust radius is 0.4 / sqrt(2) = 0.28
-    >>> plan = AttackPlan(attacks=("pgd",), steps=5, evaluation_draws=400)
-    >>> smoother = Smoother(classifier, sigma=0.5, k_max=1, device="cpu")
-    >>> (result,) = attack_images(smoother, [Victim("x", image, (0,), (0.1, 0.6))], TopK(1, 1), plan)
-    >>> [(found.attack, found.radius, found.counts.argmax().item()) for found in result.perturbations]
-    [('none', 0.0, 0), ('pgd', 0.1, 0), ('pgd', 0.6, 1)]
-    """
-    _check_rule(smoother, rule)
-    done = 0
-    for shape, alike in groupby(victims, key=lambda victim: victim.image.shape):
-        size = max(1, min(_GROUP_IMAGES, _GROUP_NUMBERS // max(1, math.prod(shape))))
-        while batch := list(islice(alike, size)):
-            yield from _GroupAttack(smoother, batch, rule, plan).results()
-            done += len(batch)
-            if progress is not None:
-                progress(done)
-
-
-def _check_rule(smoother: Smoother, rule: Rule) -> None:
-    k_max = smoother.settings.k_max
-    if isinstance(rule, TopK) != (k_max is not None):
-        other = "the threshold rule (it has a score threshold)" if k_max is None else "the top-k rule (it ranks labels)"
-        raise InvalidInputError(f"the rule is {rule}, but the smoother votes for {other}")
-    rule.check(len(smoother.classifier.label_names))
-    if isinstance(rule, TopK) and k_max is not None:
-        check_ranks(rule.k_prime, k_max)
+_REACH = 2.5  # the length of all steps of a start together, in radii
+_IMAGE_DIMENSIONS = 3
+_LEAST_STEP = 0.15  # of the radius, at the last try
+_BLOCK = 4  # the side of the blocks of smooth noise, in pixels
+_FIRST_STEP, _LAST_STEP = 0.5, 0.05  # of the values of pixels, in the part of the search in which the mask is fixed
 
 
 class Search(Protocol):
@@ -144,69 +32,219 @@ def make_search(name: AttackName, threat: Threat, draws: SearchDraws, *, keep_be
     return GradientSearch(threat, draws, keep_best=keep_best) if name == "pgd" else RandomSearch(threat, draws)
 
 
-class _GroupAttack:
-    """All attacks on images of one shape."""
+class GradientSearch:
+    """Steps of one length against the gradient, each projected onto the ball; the best end of all starts wins.
 
-    def __init__(self, smoother: Smoother, victims: Sequence[Victim], rule: Rule, plan: AttackPlan) -> None:
-        self._victims, self._rule, self._plan = victims, rule, plan
-        self._target = SmoothedTarget(smoother, rule, plan.seed)
-        self._threat = THREATS[smoother.settings.noise.attacker]
-        self._group = _make_group(smoother, victims, plan.seed)
-        self._flat: set[str] = set()
-        self._found: list[tuple[int, Perturbation]] = []
+    With `keep_best`, the best point on the way to each end takes part, too: towards several labels at once, the last
+    steps may lose what earlier ones gained.
+    """
 
-    def results(self) -> list[AttackResult]:
-        """Every perturbation, evaluated."""
-        for goal in goals(self._rule):
-            for index in range(len(self._victims)):
-                self._add(index, CLEAN, goal, 0.0, self._group.clean[index])
-        for goal in goals(self._rule):
-            for name in self._plan.attacks:
-                self._attack(name, goal)
-        return self._evaluate()
+    def __init__(self, ball: Ball, draws: SearchDraws, *, keep_best: bool = False) -> None:
+        self._ball, self._draws, self._config, self._keep_best = ball, draws, draws.config, keep_best
 
-    def _attack(self, name: AttackName, goal: Goal) -> None:
-        """What one attack finds at every radius of every image: labels of L leave, or others come in."""
-        victims, objective = self._victims, Objective(self._rule, "hide" if goal == "in" else "add")
-        group = self._group if goal == "in" else replace(self._group, aim=~self._group.aim)
-        draws = SearchDraws(self._target, objective, self._plan, self._flat)
-        search, best = make_search(name, self._threat, draws), draws.compare(group, group.clean)
-        for turn in range(max(len(victim.radii) for victim in victims)):
-            allowed = [index for index, victim in enumerate(victims) if turn < len(victim.radii)]
-            active = [index for index in allowed if best.values[index] > _NOTHING_LEFT]
-            if active:
-                radii = [victims[index].radii[turn] for index in active]
-                radius = torch.tensor(radii, dtype=torch.float64, device=group.clean.device)
-                best = best.put(active, search.improve(group.take(active), turn, radius, best.take(active)))
-            for index in allowed:
-                self._add(index, name, goal, victims[index].radii[turn], best.images[index])
+    def improve(self, group: ImageGroup, turn: int, radius: Tensor, previous: Candidates) -> Candidates:
+        """The best of the candidates from smaller radii and of new starts at these radii, (P,) float64.
 
-    def _add(self, index: int, attack: str, goal: Goal, radius: float, image: Tensor) -> None:
-        norm = float(self._threat.distances(self._group.clean[index][None], image[None])[0])
-        no_counts = np.zeros(0, np.int64)
-        self._found.append((index, Perturbation(attack, goal, radius, norm, image.cpu().numpy(), no_counts)))
+        How many smaller radii were searched before, `turn`, decides the draws.
+        """
+        best = previous
+        for start in range(self._config.starts):
+            images = previous.images if start == 0 else self._random_start(group, turn, start, radius)
+            first_step = (turn * self._config.starts + start) * self._config.steps
+            passed: Candidates | None = None
+            for step in range(first_step, first_step + self._config.steps):
+                here, images = self._step(group, images, radius, step)
+                passed = here if passed is None else passed.better(here)
+                self._draws.done((step + 1) / (self._config.starts * self._config.steps) - turn)
+            best = best.better(self._draws.compare(group, images))
+            if self._keep_best and passed is not None:
+                best = best.better(self._draws.compare(group, passed.images))
+        return best
 
-    def _evaluate(self) -> list[AttackResult]:
-        """Every perturbation with its hits in fresh draws; equal images are evaluated once."""
-        keys = [(index, hashlib.blake2b(each.image.tobytes()).digest()) for index, each in self._found]
-        images = {key: each.image for key, (_, each) in zip(keys, self._found, strict=True)}
-        ids = [self._group.ids[index] for index, _ in images]
-        # "judge" names the noise stream of the evaluation draws; another name would draw other noise.
-        counted = self._target.counts(ids, images.values(), self._plan.evaluation_draws, "judge")
-        counts = dict(zip(images, counted, strict=True))
-        evaluated: list[list[Perturbation]] = [[] for _ in self._victims]
-        for key, (index, each) in zip(keys, self._found, strict=True):
-            evaluated[index].append(replace(each, counts=counts[key]))
-        pairs = zip(self._victims, evaluated, strict=True)
-        return [AttackResult(victim, tuple(found), victim.id in self._flat) for victim, found in pairs]
+    def _step(self, group: ImageGroup, images: Tensor, radius: Tensor, step: int) -> tuple[Candidates, Tensor]:
+        """The images with their values, and the images after a step."""
+        here, slope = self._draws.gradients(group, images, step)
+        length, box = _REACH * radius / self._config.steps, self._config.box
+        after = images - rescale(self._ball.ascent(slope, images, box=box), length)
+        return here, self._ball.project(group.clean, after, radius, box=box)
+
+    def _random_start(self, group: ImageGroup, turn: int, start: int, radius: Tensor) -> Tensor:
+        """A random point on the sphere around each image."""
+        shape, indices = tuple(group.clean.shape[1:]), range(len(group))
+        noise = [group.rng(index, 1, turn, start).standard_normal(shape, dtype=np.float32) for index in indices]
+        away = torch.from_numpy(np.stack(noise)).to(group.clean.device)
+        return self._ball.project(group.clean, group.clean + away, radius, box=self._config.box, sphere=True)
 
 
-def _make_group(smoother: Smoother, victims: Sequence[Victim], seed: int) -> ImageGroup:
-    settings, classifier = smoother.settings, smoother.classifier
-    aim = torch.zeros(len(victims), len(classifier.label_names), dtype=torch.bool)
-    for row, victim in zip(aim, victims, strict=True):
-        row[list(victim.labels)] = True
-    inputs = [image_tensor(victim.id, victim.image, classifier.image_size) for victim in victims]
-    clean = torch.stack([to_pixels(copy_to_device(each, settings.device)) for each in inputs])
-    keys = tuple(noise_key(seed, victim.id, "attack") for victim in victims)
-    return ImageGroup(tuple(victim.id for victim in victims), keys, clean, aim.to(settings.device))
+class RandomSearch:
+    """Tries perturbations one after the other, each a step from the best so far, and keeps what lowers the value.
+
+    Steps go, in turn, towards another image of the group, along smooth noise, towards a square of another image,
+    and towards a square of one colour; they grow shorter from try to try.
+    """
+
+    def __init__(self, ball: Ball, draws: SearchDraws) -> None:
+        self._ball, self._draws, self._config = ball, draws, draws.config
+
+    def improve(self, group: ImageGroup, turn: int, radius: Tensor, previous: Candidates) -> Candidates:
+        """The best of the candidates from smaller radii and of new tries at these; see `GradientSearch.improve`."""
+        rngs, clean = [group.rng(index, 2, turn) for index in range(len(group))], group.clean.cpu().numpy()
+        stretched = self._ball.project(group.clean, previous.images, radius, box=self._config.box, sphere=True)
+        best = self._draws.values(group, stretched, turn)
+        for number in range(self._config.tries):
+            left = 1 - number / self._config.tries
+            directions = np.stack([_direction(clean, index, rng, number, left) for index, rng in enumerate(rngs)])
+            away = torch.from_numpy(directions).to(group.clean.device)
+            step = rescale(self._ball.unit(away), radius * max(_LEAST_STEP, left))
+            tried = self._ball.project(group.clean, best.images + step, radius, box=self._config.box, sphere=True)
+            best = best.better(self._draws.values(group, tried, turn))
+            self._draws.done((number + 1) / self._config.tries)
+        return previous.better(self._draws.compare(group, best.images))
+
+
+def _direction(
+    clean: NDArray[np.float32], index: int, rng: np.random.Generator, number: int, left: float
+) -> NDArray[np.float32]:
+    """Where to go from one image: each kind of step in turn, as far as its shape and its group allow."""
+    image, shape = clean[index], clean.shape[1:]
+    other = clean[(index + int(rng.integers(1, len(clean)))) % len(clean)] if len(clean) > 1 else 1 - image
+    if len(shape) != _IMAGE_DIMENSIONS:
+        return other - image if number % 2 else rng.standard_normal(shape, dtype=np.float32)
+    if number % 4 == 0:
+        return np.asarray(other - image)
+    if number % 4 == 1:
+        return _smooth_noise(shape, rng)
+    square = np.broadcast_to(random_square((shape[1], shape[2]), rng, left), shape)
+    flat = np.broadcast_to(image[square].reshape(shape[0], -1).mean(axis=1)[:, None, None], shape)
+    return np.where(square, (other if number % 4 == 2 else flat) - image, np.float32(0))
+
+
+def _smooth_noise(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
+    channels, height, width = shape
+    coarse = rng.standard_normal((channels, -(-height // _BLOCK), -(-width // _BLOCK)), dtype=np.float32)
+    return coarse.repeat(_BLOCK, axis=1).repeat(_BLOCK, axis=2)[:, :height, :width]
+
+
+class SaliencySearch:
+    """In the first half of the steps all masks compete, then projected gradient descent goes on inside the best one.
+
+    The slopes of the steps are added up, since a draw shows few pixels. By them, each pixel could gain so much if each
+    of its channels were 0 or 1; the mask of the largest gain is filled with that, and the next slope is taken there.
+    The best image of all steps and starts is returned; all values stay in [0, 1].
+    """
+
+    def __init__(self, masks: Masks, draws: SearchDraws) -> None:
+        self._masks, self._draws, self._config = masks, draws, draws.config
+
+    def improve(self, group: ImageGroup, turn: int, radius: Tensor, previous: Candidates) -> Candidates:
+        """The best of the candidates from smaller radii and of new starts at these; see `GradientSearch.improve`."""
+        best, sizes = previous, [int(each) for each in radius.tolist()]
+        for start in range(self._config.starts):
+            images = previous.images if start == 0 else self._random_start(group, turn, start, sizes)
+            first = (turn * self._config.starts + start) * self._config.steps
+            for found in self._descend(group, images, first, sizes, start):
+                best = best.better(self._draws.compare(group, found))
+        return best
+
+    def _descend(
+        self, group: ImageGroup, images: Tensor, first_step: int, sizes: list[int], start: int
+    ) -> tuple[Tensor, Tensor]:
+        """The best images on the way, by the draws of its steps, and the last ones."""
+        steps, total, mask = (
+            self._config.steps,
+            torch.zeros_like(group.clean),
+            torch.zeros_like(group.clean[:, 0]).bool(),
+        )
+        passed: Candidates | None = None
+        for step in range(steps):
+            here, slope = self._draws.gradients(group, images, first_step + step)
+            passed = here if passed is None else passed.better(here)
+            slope = torch.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
+            total = total + slope
+            if 2 * step < steps:
+                mask, images = self._fill(group.clean, total, sizes)
+            else:
+                size = _FIRST_STEP + (_LAST_STEP - _FIRST_STEP) * (2 * step / steps - 1)
+                images = torch.where(mask[:, None], (images - size * slope.sign()).clamp(0, 1), group.clean)
+            self._draws.done((start * steps + step + 1) / (self._config.starts * steps))
+        assert passed is not None
+        return passed.images, images
+
+    def _fill(self, clean: Tensor, slope: Tensor, sizes: list[int]) -> tuple[Tensor, Tensor]:
+        """The mask of the largest gain per image, (P, height, width), and the images filled with the best values."""
+        content = (slope < 0).to(clean.dtype)
+        gains = (slope * (clean - content)).clamp(min=0).sum(dim=1)
+        mask = torch.stack([self._masks.best(own, m) for own, m in zip(gains, sizes, strict=True)])
+        return mask, torch.where(mask[:, None] & (slope != 0), content, clean)
+
+    def _random_start(self, group: ImageGroup, turn: int, start: int, sizes: list[int]) -> Tensor:
+        """Random masks of random colours."""
+        channels, shape = group.clean.shape[1], (int(group.clean.shape[2]), int(group.clean.shape[3]))
+        rngs = [group.rng(index, 3, turn, start) for index in range(len(group))]
+        mask = np.stack([self._masks.moved(None, m, shape, rng, 1.0) for m, rng in zip(sizes, rngs, strict=True)])
+        content = np.stack([self._masks.colours(channels, shape, rng) for rng in rngs])
+        return _filled(group.clean, mask, content)
+
+
+class SparseSearch:
+    """Moves a mask and repaints what is in it, in turn, and keeps what lowers the value; it needs no gradients."""
+
+    def __init__(self, masks: Masks, draws: SearchDraws) -> None:
+        self._masks, self._draws, self._config = masks, draws, draws.config
+
+    def improve(self, group: ImageGroup, turn: int, radius: Tensor, previous: Candidates) -> Candidates:
+        """The best of the candidates from smaller radii and of new tries at these; see `GradientSearch.improve`."""
+        clean, before = group.clean.cpu().numpy(), previous.images.cpu().numpy()
+        rngs = [group.rng(index, 4, turn) for index in range(len(group))]
+        painters = [
+            _Painter(self._masks, int(m), clean, index, rng)
+            for index, (m, rng) in enumerate(zip(radius.tolist(), rngs, strict=True))
+        ]
+        kept = [painter.start(found) for painter, found in zip(painters, before, strict=True)]
+        best = self._score(group, turn, kept)
+        for number in range(self._config.tries):
+            left = 1 - number / self._config.tries
+            tried = [painter.next(each, number, left) for painter, each in zip(painters, kept, strict=True)]
+            found = self._score(group, turn, tried)
+            wins = (found.values <= best.values).tolist()  # of equals the new one, to leave a plateau
+            kept = [new if won else old for old, new, won in zip(kept, tried, wins, strict=True)]
+            best = best.better(found)
+            self._draws.done((number + 1) / self._config.tries)
+        return previous.better(self._draws.compare(group, best.images))
+
+    def _score(self, group: ImageGroup, turn: int, painted: list["_Painted"]) -> Candidates:
+        mask, content = (np.stack(each) for each in zip(*painted, strict=True))
+        return self._draws.values(group, _filled(group.clean, mask, content), turn)
+
+
+_Painted = tuple[Mask, NDArray[np.float32]]  # (height, width) and the content, (channels, height, width), also outside
+
+
+class _Painter:
+    """The tries of one image, the one at `index` of the group's clean images: masks of size m and their content."""
+
+    def __init__(self, masks: Masks, m: int, clean: NDArray[np.float32], index: int, rng: np.random.Generator) -> None:
+        self._masks, self._m, self._clean, self._index, self._rng = masks, m, clean, index, rng
+        self._channels, self._shape = clean.shape[1], (clean.shape[2], clean.shape[3])
+
+    def start(self, found: NDArray[np.float32]) -> _Painted:
+        """What a smaller radius found, in a mask of this size; a random mask where it found nothing."""
+        changed = np.any(found != self._clean[self._index], axis=0)
+        mask = self._masks.moved(changed if changed.any() else None, self._m, self._shape, self._rng, 0.0)
+        return mask, np.where(changed, found, self._masks.colours(self._channels, self._shape, self._rng))
+
+    def next(self, painted: _Painted, number: int, left: float) -> _Painted:
+        """The mask moved, or its content repainted: with colours, or as another image of the group is there."""
+        mask, content = painted
+        if number % 2 == 0:
+            return self._masks.moved(mask, self._m, self._shape, self._rng, left), content
+        paint = self._masks.colours(self._channels, self._shape, self._rng)
+        if number % 4 == 1 and len(self._clean) > 1:
+            paint = self._clean[(self._index + int(self._rng.integers(1, len(self._clean)))) % len(self._clean)]
+        return mask, np.where(self._masks.region(self._shape, self._rng, left), paint, content)
+
+
+def _filled(clean: Tensor, mask: NDArray[np.bool_], content: NDArray[np.float32]) -> Tensor:
+    """The images with this content in their masks."""
+    inside, paint = (torch.from_numpy(each).to(clean.device) for each in (mask, content))
+    return torch.where(inside[:, None], paint, clean)

@@ -1,16 +1,16 @@
 """What is attacked: a smoothed classifier g, or a base classifier f as it is; both return labels by a rule."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiguard.attack.perturbation import ImageGroup
+from multiguard.attack.candidates import ImageGroup
 from multiguard.certify import Rule, Threshold, TopK
-from multiguard.certify.noise import HIDDEN, BandAblation
+from multiguard.certify.noise import HIDDEN
 from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier
 from multiguard.smooth import Smoother
@@ -67,7 +67,7 @@ class SmoothedTarget:
         self.classifier, self.device = smoother.classifier, smoother.settings.device
         self._copies, noise = NoisyCopies(smoother.settings), smoother.settings.noise
         self.hidden = HIDDEN if noise.whole else None
-        self._bands = noise.columns if isinstance(noise, BandAblation) else None
+        self._bands = noise.positions
 
     def copies(self, wanted: int) -> int:
         """As many as wanted, or one per band."""
@@ -99,7 +99,7 @@ class SmoothedTarget:
     def evaluate(self, group: ImageGroup, images: Tensor, draws: int) -> tuple[Scores, Returned]:
         """The fraction of fresh draws that hit each label, and what they say is returned: no label without a hit."""
         fractions = self.counts(group.ids, images, draws, "judge") / self.copies(draws)
-        return fractions.astype(np.float32), _returned(fractions, self.rule) & (fractions > 0)
+        return fractions.astype(np.float32), self.rule.returned_by(fractions) & (fractions > 0)
 
     def counts(
         self, ids: Sequence[str], images: Iterable[Tensor | NDArray[np.float32]], draws: int, stream: Stream
@@ -116,7 +116,7 @@ class SmoothedTarget:
         return np.stack([self.rule.hits(each, num_labels) for each in arrays])
 
     def _border(self, scores: Tensor) -> Tensor:
-        if isinstance(self.rule, TopK):
+        if self.rule.k_prime is not None:
             return _rank_border(scores, self.rule.k_prime)
         threshold = self.smoother.settings.score_threshold
         assert threshold is not None
@@ -133,7 +133,8 @@ class PlainTarget:
 
     def __init__(self, classifier: Classifier, returned: Rule, device: torch.device) -> None:
         self.classifier, self.returned, self.device = classifier.eval().to(device), returned, device
-        self.rule: Rule = returned if isinstance(returned, TopK) else Threshold(0.5)
+        self.rule: Rule = returned if returned.t is None else Threshold(0.5)
+        self._limit = None if returned.t is None else score_limit(classifier, returned.t)
 
     def copies(self, wanted: int) -> int:
         """One: copies would be equal."""
@@ -156,17 +157,14 @@ class PlainTarget:
         """The scores of the classifier, and the labels that it returns."""
         with torch.no_grad():
             scores = self.scores(images).cpu().numpy()
-        limit = None if isinstance(self.returned, TopK) else score_limit(self.classifier, self.returned.t)
-        return scores, _returned(scores, self.returned, limit)
+        return scores, self.returned.returned_by(scores, self._limit)
 
     def scores(self, noisy: Tensor) -> Tensor:
         """The scores of the classifier."""
         return _checked(self.classifier, noisy.clone())
 
     def _border(self, scores: Tensor) -> Tensor:
-        if isinstance(self.returned, TopK):
-            return _rank_border(scores, self.returned.k)
-        return scores.new_tensor(score_limit(self.classifier, self.returned.t))
+        return scores.new_tensor(self._limit) if self.returned.k is None else _rank_border(scores, self.returned.k)
 
 
 def _checked(classifier: Classifier, inputs: Tensor) -> Tensor:
@@ -174,15 +172,6 @@ def _checked(classifier: Classifier, inputs: Tensor) -> Tensor:
     scores: Tensor = classifier(inputs)
     check_scores(scores, len(inputs), len(classifier.label_names))
     return scores.to(torch.float32)
-
-
-def _returned(scores: NDArray[Any], rule: Rule, limit: float | None = None) -> Returned:
-    """(P, c), the labels of the k largest scores, ties by index; or all with a score of at least t, or of `limit`."""
-    if not isinstance(rule, TopK):
-        return np.asarray(scores >= (rule.t if limit is None else limit))
-    returned = np.zeros(scores.shape, dtype=np.bool_)
-    np.put_along_axis(returned, np.argsort(-scores, axis=1, kind="stable")[:, : rule.k], True, axis=1)
-    return returned
 
 
 def _soften(scores: Tensor, border: Callable[[Tensor], Tensor]) -> Tensor:

@@ -7,29 +7,31 @@ import typer
 from typer import Argument, Option
 
 from multiguard.attack.config import AttackConfig
-from multiguard.cli.options import Fields, Force, typed_command, with_options
-from multiguard.cli.progress import progress_bar
+from multiguard.cli.options import Fields, Force, Set, configured, typed_command, with_options
+from multiguard.cli.progress import print_line, progress_bar
 from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.errors import InvalidInputError
 from multiguard.models.config import ModelConfig
 
 if TYPE_CHECKING:
     from multiguard.evaluate import Attacks
-    from multiguard.pipeline.attack_job import AttackJob
-    from multiguard.results import AttackFolder
 
+_NAMES = ("attacks", "radii", "own_radii", "images", "draws", "seed", "root", "device")
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
 _Out = Annotated[Path | None, Option(help="The attack folder to write [attack beside the certificates].")]
-_Model = Annotated[dict[str, Any], Fields(ModelConfig, help={"spec": "The model that voted, if it is elsewhere now."})]
+_Attack = Annotated[dict[str, Any], Fields(AttackConfig, only=_NAMES)]
+_MODEL_HELP = {"spec": "The model that voted, if it is elsewhere now."}
+_Model = Annotated[dict[str, Any], Fields(ModelConfig, only=("spec", "weights", "output"), help=_MODEL_HELP)]
 _BROKEN = 1
 
 
 @with_options
 def attack_command(
     run: _Run,
-    part: AttackConfig,
+    attack: _Attack,
     model: _Model,
     out: _Out = None,
+    set_: Set = None,
     force: Force = False,
 ) -> None:
     """Attack the smoothed classifier and compare what attacks reach with what is certified.
@@ -41,27 +43,31 @@ def attack_command(
 
     Example: multiguard attack runs/certificates --images 100 --out runs/attack
     """
+    from multiguard.attack import attack as run_attack
     from multiguard.pipeline.arms import beside_certificates, find_certificates
-    from multiguard.pipeline.attack_job import AttackJob, finished_attack
+    from multiguard.pipeline.folders import check_content, check_inside
 
+    config, named = configured(AttackConfig, attack, set_), _model(model)
     certificates = find_certificates(run)[""]
     target = out or beside_certificates(certificates, "attack")
-    job = AttackJob(certificates, target, part, _model(model), typed_command(), force)
-    attacks = (finished_attack(job) or _attack(job)).attacks
+    check_content(target, "an attack")
+    if target.parent == certificates.parent:
+        check_inside(certificates.parent, target)
+    with progress_bar("images") as progress:
+        attacks = run_attack(
+            config,
+            certificates,
+            model=named,
+            out=target,
+            command=typed_command(),
+            force=force,
+            progress=progress,
+            on_note=lambda note: print_line(f"note: {note}"),
+        )
     _show(attacks)
     echo(f"attack.parquet, the table and the figure: {target}")
     if any(attacks.broken(method) for method in attacks.methods):
         raise typer.Exit(_BROKEN)
-
-
-def _attack(job: "AttackJob") -> "AttackFolder":
-    from multiguard.pipeline.attack_job import prepare_attack
-
-    prepared = prepare_attack(job)
-    for note in prepared.notes:
-        echo(f"note: {note}")
-    with progress_bar("images") as progress:
-        return prepared.attack(lambda done, total: progress("attacking", done, total))
 
 
 def _model(given: dict[str, Any]) -> ModelConfig | None:

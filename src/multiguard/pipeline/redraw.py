@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from multiguard.attack.voted import execution_notes, voted_classifier, voted_data
 from multiguard.data.image import image_hash
 from multiguard.data.sample import IndexedDataset
 from multiguard.errors import DataError
 from multiguard.io.rounding import round_down
 from multiguard.models.config import ModelConfig
-from multiguard.pipeline.attack_job import execution_notes, voted_classifier, voted_source
 from multiguard.pipeline.verify_config import VerifyConfig
 from multiguard.pipeline.verify_job import Check
 from multiguard.results import Results
@@ -43,7 +43,7 @@ def redraw(
 ) -> Iterator[Check]:
     """Yield whether sampled images are those that were voted on, and whether their votes are drawn again alike."""
     run = votes.provenance
-    source = voted_source(certificates, certified, part.root)
+    source = voted_data(certificates, certified, part.root)
     classifier = voted_classifier(certificates, certified, model, source)
     settings = {name: getattr(run, name) for name in ("noise", "k_max", "score_threshold", "clamp", "precision")}
     smoother = Smoother(classifier, **settings, device=part.device)

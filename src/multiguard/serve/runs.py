@@ -7,13 +7,14 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
+from secrets import randbits
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from multiguard.attack import AdversarialBatch, Change, gradient_error, pgd, random_search
+from multiguard.attack import AdversarialBatch, AttackConfig, Change, gradient_error, pgd, random_search
 from multiguard.certify import Rule, Threshold
 from multiguard.certify.wealth import BETTING_CUTS
 from multiguard.errors import InvalidInputError
@@ -33,12 +34,11 @@ _COPY_QUALITY = 60
 _SMALL = 96  # pixels per side, up to which an image is sent without loss
 _QUALITY = 85
 # What a search may spend. A gradient of the smoothed classifier takes several noisy copies.
-_PGD: dict[Part, dict[str, Any]] = {
-    "bare": {"steps": 20, "starts": 2},
-    "smoothed": {"steps": 12, "starts": 1, "eot": 4},
-}
-_RANDOM: dict[Part, dict[str, Any]] = {"bare": {"tries": 100}, "smoothed": {"tries": 30, "eot": 4}}
 _DRAWS = 100  # fresh draws that evaluate what was found
+_EFFORTS: dict[Part, AttackConfig] = {
+    "bare": AttackConfig(steps=20, starts=2, tries=100, box=True),
+    "smoothed": AttackConfig(steps=12, starts=1, tries=30, copies=4, draws=_DRAWS, box=True),
+}
 _BETA = 0.001  # the probability of calling a sound proof contradicted
 
 
@@ -176,7 +176,7 @@ def attack_run(run: Run, task: Task, radius: float) -> None:
     bare: Rule = rule if threshold is None else Threshold(threshold)
     found = _search("bare", smoother.classifier, run, bare, task, radius, method, attacker=attacker, device=device)
     task.tell("bare", _as_json(run, found))
-    found = _search("smoothed", smoother, run, rule, task, radius, method, draws=_DRAWS)
+    found = _search("smoothed", smoother, run, rule, task, radius, method)
     task.tell("smoothed", {**_as_json(run, found), **_beside_proof(run, found, radius), "draws": _DRAWS})
     task.tell("done", {"reason": "attack"})
 
@@ -190,11 +190,9 @@ def _search(
         task.tell("progress", {"part": part, "done": done})
 
     task.tell("progress", {"part": part, "done": 0.0})
-    attack, budget = (pgd, _PGD[part]) if method == "pgd" else (random_search, _RANDOM[part])
-    found: AdversarialBatch = attack(
-        model, run.image[None], Change(), rule, radius=radius, box=True, progress=progress, **budget, **options
-    )
-    return found
+    attack = pgd if method == "pgd" else random_search
+    config = _EFFORTS[part].replace(seed=randbits(62))  # no image can be made for its draws
+    return attack(model, run.image[None], Change(), rule, radius=radius, config=config, progress=progress, **options)
 
 
 def _as_json(run: Run, found: AdversarialBatch) -> dict[str, Any]:
