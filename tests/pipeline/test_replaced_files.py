@@ -18,7 +18,7 @@ from multiguard.pipeline.recipe import CertifyPart
 from multiguard.pipeline.runner import Observer
 from multiguard.pipeline.steps import CertifyStep, Plan, ReportStep
 from multiguard.pipeline.verify_job import VerifyJob, verify
-from multiguard.results import read_attacks, read_certificates
+from multiguard.results import read_attacks
 from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.results.signature_file import Signature
 from multiguard.votes import read_votes
