@@ -119,7 +119,7 @@ class Evidence:
         """An attack at k = k', where 500 draws tell which labels are returned."""
         certificates, rule = self.out / "certificates", ("--k-prime", 3, "--k", 3)
         yield self._multiguard("certify", self.out / "coco-0.5/votes-adaptive", *rule, "--out", certificates)
-        options = ("--attack", "pgd", "--radius", "0.5,1", "--images", self.sizes.attacked, "--copies", 16)
+        options = ("--attack", "pgd", "--radius", "0.5,1", "--images", self.sizes.attacked, "--set", "copies=16")
         yield self._multiguard("attack", certificates, *options, "--out", self.out / "coco-0.5/attack")
 
     def _trained(self) -> Iterator["Step"]:

@@ -6,7 +6,7 @@ from tests.pipeline.tiny_run import command
 from multiguard.results import read_attacks
 
 SMALLER = {"data.images": 120, "train.model": "cnn:16", "train.images": 3000, "certify.methods": "[joint]"}
-EFFORT = ["--steps", "30", "--starts", "2", "--copies", "8", "--tries", "60", "--draws", "400"]
+EFFORT = ["--set", "steps=30", "--draws", "400"]
 
 
 @pytest.mark.soak

@@ -23,7 +23,7 @@ SMALL = {
     "certify": ["--force"],
     "report": ["--force"],
     "predict": ["--draws", "60"],
-    "attack": ["--images", "2", "--steps", "2", "--tries", "2", "--draws", "30", "--force"],
+    "attack": ["--images", "2", "--set", "steps=2", "--set", "tries=2", "--draws", "30", "--force"],
     "run": ["--force"],
 }
 

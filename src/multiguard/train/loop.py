@@ -23,6 +23,7 @@ from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import file_checksum, remove_partial_files, require_folder, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.ranks import check_code, package_checksum, this_rank
+from multiguard.io.short_repr import short_repr
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet, denoiser_sigma, load_ffdnet
 from multiguard.models.model_folder import WEIGHTS_FILE, ModelCard, read_card, save_folder
@@ -49,6 +50,8 @@ class TrainResult:
     folder: Path
     card: ModelCard
     kept: Mapping[str, Any]
+
+    __repr__ = short_repr
 
 
 def train(
