@@ -210,13 +210,15 @@ def test_number_of_labels(home):
         ([*VOTE, "--model", ":x", "--out", "v"], "unknown model ':x'"),
         ([*VOTE, "--out", "loop"], "loop: no folder that can be written to"),
         (["train", "--data", "digits", "--lr", "1e308", "--out", "v"], "--lr is 1e+308; expected a finite number"),
-        (["train", "--data", "digits", "--shift", 10**21, "--out", "v"], "--shift is a number of too many digits"),
+        (
+            ["train", "--data", "digits", "--set", f"shift={10**21}", "--out", "v"],
+            "shift is a number of too many digits",
+        ),
         (["certify", "v", "--k", 2, "--k-prime", 1, "--radius-to", "1e308"], "--radius-to is 1e+308"),
         (
             ["attack", "v", "--set", "steps=1000000000"],
             "steps is 1000000000; expected a whole number from 1 to 1,000,000",
         ),
-        (["data", "check", "digits", "--workers", 10**20], "--workers is a number of too many digits"),
         (["run", "digits", "--device", "gpu", "--out", "r"], "vote.device is 'gpu'"),
         (["run", "digits", "--out", "loop/x"], "Too many levels of symbolic links"),
         (["report", "v", "--out", "loop/x.html"], "v holds no certificates"),

@@ -86,7 +86,7 @@ def test_panels():
         ("train", ["--batch-size", "--labels"]),
         ("vote", ["--batch-size", "--workers", "--device", "--labels"]),
         ("predict", ["--device", "--labels"]),
-        ("attack", ["--device", "--labels"]),
+        ("attack", ["--device", "--weights"]),
         ("run", ["--device"]),
     ],
 )
