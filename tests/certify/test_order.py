@@ -1,4 +1,4 @@
-"""The order of draws: sorted votes are mixed by coupled and refused by betting; independent ones pass."""
+"""The order of draws: sorted votes are left to joint, mixed by coupled, refused by betting; independent ones pass."""
 
 from collections import Counter
 from itertools import combinations, pairwise
@@ -9,7 +9,7 @@ from benchmarks.order import ALPHA, false_claims
 from scipy.stats import binomtest
 
 from multiguard.certify import Threshold, TopK, certified_radii, certified_radii_batch, label_radii
-from multiguard.certify.draws import _run_chances, check_order, fixed_permutation
+from multiguard.certify.draws import _run_chances, fixed_permutation, out_of_order
 from multiguard.errors import InvalidInputError
 
 ONE = TopK(1, 1)
@@ -22,6 +22,29 @@ def test_counts_of_the_paper() -> None:
     assert certified_radii(SORTED, [0], ONE, **options).true[0] <= 1.0
     assert certified_radii_batch([SORTED], [[0]], ONE, **options)[0].true[0] <= 1.0
     assert label_radii(SORTED, [0], ONE, method="coupled", **options)[0] <= 1.0
+
+
+@pytest.mark.parametrize(("r", "draws"), [(1.0, 89), (0.5, 121)])
+def test_default_method_of_sorted_votes(r: float, draws: int) -> None:
+    """Mixed by `coupled` alone, sorted votes can be claimed falsely more often than alpha; by default they are not."""
+    assert false_claims(r, draws, permuted=True) > 6 * ALPHA
+    assert false_claims(r, draws, permuted=True, method=None) <= ALPHA
+
+
+def test_default_of_independent_draws() -> None:
+    """Independent draws are certified by `coupled`, nearly all of them; in a batch as alone."""
+    votes = list(np.random.default_rng(5).choice(2, (300, 200, 1), p=[0.9, 0.1]))
+    options = {"num_labels": 2, "sigma": 1.0}
+    batch = certified_radii_batch([SORTED, *votes], [[0]] * 301, ONE, **options)
+    level = {"alpha": 0.001 / 1.001}
+    coupled, joint = (
+        certified_radii_batch([SORTED, *votes], [[0]] * 301, ONE, method=m, **level, **options)
+        for m in ("coupled", "joint")
+    )
+    assert batch[0].true == joint[0].true == certified_radii(SORTED, [0], ONE, **options).true
+    assert coupled[0].true != joint[0].true
+    same = sum(found.true == other.true for found, other in zip(batch[1:], coupled[1:], strict=True))
+    assert same >= 295
 
 
 @pytest.mark.parametrize(("r", "draws"), [(0.02, 300), (0.5, 300), (1.0, 300), (1.5, 300), (1.0, 1000)])
@@ -78,15 +101,11 @@ def test_runs(hits: int, misses: int) -> None:
     np.testing.assert_allclose(chances, expected, atol=1e-12)
 
 
-def test_independent_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_independent_draws() -> None:
     """At a level that can be seen, independent draws are refused no more often than the level says."""
-    monkeypatch.setattr("multiguard.certify.draws._NOT_DRAWN", 0.05)
     rng, refused, trials = np.random.default_rng(4), 0, 1500
     for _ in range(trials):
         votes = np.argsort(rng.gumbel(size=(120, 6)) + np.array([1.5, 1, 0.5, 0, 0, -1]), axis=1)[:, ::-1]
-        try:
-            check_order(votes, TopK(3, 2), 6)
-        except InvalidInputError:
-            refused += 1
+        refused += out_of_order(votes, TopK(3, 2), 6, 0.05) is not None
     assert refused > 0
     assert binomtest(refused, trials, 0.05, alternative="greater").pvalue > 1e-3

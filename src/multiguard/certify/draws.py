@@ -12,8 +12,8 @@ from multiguard.certify.arrays import Bools, Floats, Ints
 from multiguard.certify.rules import Rule, Threshold, TopK, check_ranks, check_sets
 from multiguard.errors import InvalidInputError
 
-# How many labels a test of the order looks at, and how often it may refuse independent draws.
-_LABELS_IN_ORDER, _NOT_DRAWN = 10, 1e-9
+# How many labels a test of the order looks at, and how often betting may refuse independent draws.
+_LABELS_IN_ORDER, _REFUSED = 10, 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,10 +148,23 @@ def fixed_permutation(count: int) -> Ints:
 def check_order(votes: NDArray[Any], rule: Rule, num_labels: int) -> None:
     """Raises `InvalidInputError` if the rows cannot be independent draws in the order in which they were drawn.
 
+    Independent draws are refused with a probability of at most 1e-6.
+    """
+    if (found := out_of_order(votes, rule, num_labels, _REFUSED)) is not None:
+        raise InvalidInputError(
+            f"the rows of votes are not in the order in which they were drawn: label {found[0]} has {found[1]} hits in "
+            f"{found[2]} runs, which independent draws hardly ever have; the method 'betting' needs every draw in its "
+            "place, so for sorted or counted votes use 'joint'"
+        )
+
+
+def out_of_order(votes: NDArray[Any], rule: Rule, num_labels: int, level: float) -> tuple[int, int, int] | None:
+    """A label with its hits and runs that show that rows are not independent draws in their order; None without one.
+
     The labels with the most even counts each have a number of runs, rows in a row that all hit it or all miss it. Every
-    order of independent rows is equally likely, so given the counts the number of runs has a known distribution. Far
-    too few runs (sorted rows) or too many (rows in rotation) are refused; independent draws are refused with a
-    probability of at most 1e-9.
+    order of independent rows is equally likely, so given the rows the number of runs has a known distribution. Far
+    too few runs (sorted rows) or too many (rows in rotation) are found; in independent draws, whatever rows they
+    are, with a probability of at most `level`.
     """
     checked = check_votes(votes, rule, num_labels)
     draw, label_hit = _places(checked, rule)
@@ -161,12 +174,9 @@ def check_order(votes: NDArray[Any], rule: Rule, num_labels: int) -> None:
         hits = np.zeros(len(checked), dtype=np.bool_)
         hits[draw[label_hit == label]] = True
         runs = 1 + int(np.count_nonzero(hits[1:] != hits[:-1]))
-        if _runs_tail(runs, int(counts[label]), len(hits)) < _NOT_DRAWN / len(evenest):
-            raise InvalidInputError(
-                f"the rows of votes are not in the order in which they were drawn: label {label} has {counts[label]} "
-                f"hits in {runs} runs, which independent draws hardly ever have; the method 'betting' needs every draw "
-                "in its place, so for sorted or counted votes use 'joint'"
-            )
+        if _runs_tail(runs, int(counts[label]), len(hits)) < level / len(evenest):
+            return label, int(counts[label]), runs
+    return None
 
 
 def _runs_tail(runs: int, hits: int, draws: int) -> float:

@@ -14,7 +14,7 @@ from multiguard.certify.bands import enumerated_radii
 from multiguard.certify.betting import BETTING_METHODS, betting_radii, floor_radii, read_bets
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
 from multiguard.certify.counts import Group, VoteCounts, count_votes, equal_groups
-from multiguard.certify.draws import check_votes, read_hits
+from multiguard.certify.draws import check_votes, out_of_order, read_hits
 from multiguard.certify.floors import independent_ceilings, independent_floors, joint_ceilings, joint_floors
 from multiguard.certify.joint import joint_radii
 from multiguard.certify.noise import BandAblation, Noise, SampledNoise, check_sampled, resolve_noise
@@ -32,6 +32,8 @@ from multiguard.certify.theorem1 import jia_radii, paper_radii
 from multiguard.errors import InvalidInputError
 from multiguard.io.short_repr import short_repr
 
+# How often independent draws may fail the test of their order that the default method makes.
+_OUT_OF_ORDER = 1e-3
 # From a group of images, the rule, alpha and bounds to the (images, claims) r of one kind of claim.
 Solver = Callable[[Group, Any, float, Bounds], Floats]
 
@@ -99,9 +101,9 @@ def certified_radii(
         votes: The votes of independent draws of the noise, or of every band in order: integers (draws, K'), the labels
             of each draw from the highest score down, of which the first k' count; or boolean (draws, num_labels), the
             labels that the base classifier returned. `Threshold` needs the latter. The order of the rows must not
-            depend on their content ("coupled", "betting"): give them as they were drawn. Sorted rows, such as those
-            rebuilt from counts, are mixed by "coupled", a safety net that was measured but is no theorem, and refused
-            by "betting"; for counts "joint" is the method.
+            depend on their content ("coupled", "betting"): give them as they were drawn. Rows that
+            no independent draws have, such as those rebuilt from counts, are certified by "joint" unless a method is
+            named, and refused by "betting". "coupled" mixes them, which is no theorem (`docs/theory.md` 9.2).
         labels: The indices of L, the labels to protect (the ground truth); `Threshold` allows none.
         rule: The smoothed classifier.
         sigma: The standard deviation of Gaussian noise, in the unit of the input (pixels in [0, 1]) and of the radii;
@@ -110,11 +112,12 @@ def certified_radii(
         alpha: The error allowed; `Threshold` spends half of it on `true` and half on `false`.
         method: "coupled", "joint", "betting" or "independent" (without joint terms); for `TopK` also "paper" (Theorem
             1, corrected) and "jia" (each label on its own). By default what proves most: "coupled" for `TopK`, Gaussian
-            noise and 80 to 50,000 draws (100,000 if k' > 1), otherwise "joint". The default depends on the number of
-            draws alone, which was fixed beforehand. The radii of "coupled" and "betting" are some of
-            `noise.radii(noise.betting_r)`. Those of "betting" hold for any number of draws, also one that was decided
-            by looking at the votes, and a run may be extended by more draws. The other methods need a number of draws
-            fixed beforehand. "enumerated" is the one method of a `BandAblation`.
+            noise and 80 to 50,000 draws (100,000 if k' > 1), a number fixed beforehand, otherwise "joint"; "joint" also
+            for rows whose order fails a test that independent draws fail once in 1,000 images, both with alpha / 1.001.
+            The radii of "coupled" and "betting" are some of `noise.radii(noise.betting_r)`. Those of "betting" hold for
+            any number of draws, also one that was decided by looking at the votes, and a run may be extended by more
+            draws. The other methods need a number of draws fixed beforehand. "enumerated" is the one method of a
+            `BandAblation`.
         num_labels: c, the number of labels there are; boolean votes have it.
 
     >>> draws = np.random.default_rng(0)
@@ -131,7 +134,7 @@ def certified_radii(
     options = check_options(rule, num_labels, resolve_noise(sigma, noise), alpha, method, len(np.atleast_1d(given)))
     if rule.ranked:
         check_labels(labels, num_labels)
-    found = _read(given, labels, rule, num_labels, *options)
+    found = _read(given, labels, rule, num_labels, *options, by_default=method is None)
     return found if isinstance(found, Radii) else solve([found], rule, ClopperPearson(), *options)[0]
 
 
@@ -163,7 +166,7 @@ def certified_radii_batch(
     def read(given: ArrayLike, true: ArrayLike) -> tuple[Method, Radii | VoteCounts]:
         rows = np.atleast_1d(given)
         options = check_options(rule, num_labels, resolved, alpha, method, len(rows))
-        return options[-1], _read(rows, true, rule, num_labels, *options)
+        return options[-1], _read(rows, true, rule, num_labels, *options, by_default=method is None)
 
     images = list(each_image(votes, labels, read))
     counted = [(by, counts) for by, counts in images if isinstance(counts, VoteCounts)]
@@ -246,9 +249,27 @@ def check_options(
 
 
 def _read(
-    votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, noise: Noise, alpha: float, method: Method
+    votes: ArrayLike,
+    labels: ArrayLike,
+    rule: Rule,
+    num_labels: int,
+    noise: Noise,
+    alpha: float,
+    method: Method,
+    *,
+    by_default: bool = False,
 ) -> Radii | VoteCounts:
-    """The counts of one image; its radii where the method takes images one by one."""
+    """The counts of one image; its radii where the method takes images one by one.
+
+    By default `coupled` leaves rows to `joint` that fail a test of their order. Given the rows, independent draws fail
+    it with probability at most t, and `joint` does not depend on their order: so both, at level alpha / (1 + t), make a
+    false claim with probability at most alpha.
+    """
+    if by_default and method == "coupled":
+        alpha /= 1 + _OUT_OF_ORDER
+        if out_of_order(np.atleast_1d(votes), rule, num_labels, _OUT_OF_ORDER) is not None:
+            counts = count_votes(votes, labels, rule, num_labels)
+            return solve([counts], rule, ClopperPearson(), noise, alpha, "joint")[0]
     own = own_method(method)
     if method in BETTING_METHODS:
         (draws, course), sampled = read_bets(method, votes, labels, rule, num_labels), check_sampled(noise)
