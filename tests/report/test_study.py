@@ -82,7 +82,7 @@ def test_computed_once(study: Study, tmp_path: Path, monkeypatch) -> None:
 
         return call
 
-    monkeypatch.setattr("multiguard.report.comparisons.curves", counted(curves, "curves"))
+    monkeypatch.setattr("multiguard.report.families.curves", counted(curves, "curves"))
     monkeypatch.setattr("multiguard.report.study.label_scores", counted(label_scores, "label_scores"))
     draw_figures(study, tmp_path / "figures", formats=[])
     write_tables(study, tmp_path / "tables")

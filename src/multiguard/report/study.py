@@ -27,8 +27,7 @@ from multiguard.evaluate.certifier import Labels
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.io.ragged import Ragged
 from multiguard.io.short_repr import short_repr
-from multiguard.report.comparisons import run_families
-from multiguard.report.families import Family, methods_family, sweep_families
+from multiguard.report.families import Family, methods_family, run_families, sweep_families
 from multiguard.report.words import staying_labels
 from multiguard.results import Results
 
