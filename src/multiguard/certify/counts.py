@@ -117,7 +117,7 @@ class VoteCounts:
         pattern_mass: (2^d,) the mass of the draws that hit exactly the labels of L whose bits are set; bit i stands
             for labels[i]. Empty where d exceeds `MOST_SUBSET_LABELS`.
         rival_mass: (min(d, k), k, k') for the top-k rule the most mass of the draws that hit at least l labels of T, as
-            `rivals.rival_mass` has it; empty for sets of any size, and where no layers are counted.
+            `rival_mass` has it; empty for sets of any size, and where no layers are counted.
         suspects: For the threshold rule the same counts with the most hit labels outside L in place of L.
     """
 

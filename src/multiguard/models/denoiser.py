@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import Tensor, nn
 from torch.nn import functional
 
-from multiguard.certify.noise import Gaussian, Noise
+from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import file_checksum
 from multiguard.models.classifier import Classifier
@@ -61,9 +61,11 @@ def denoise(denoiser: FFDNet, images: Tensor, sigma: float) -> Tensor:
 
 def denoiser_sigma(noise: Noise | None) -> float:
     """The standard deviation that a denoiser removes, 0 for no noise; it removes Gaussian noise only."""
-    if noise is not None and not isinstance(noise, Gaussian):
+    if noise is None:
+        return 0.0
+    if noise.sigma is None:
         raise InvalidInputError(f"the noise is {noise}, and a denoiser removes Gaussian noise only; leave it out")
-    return 0.0 if noise is None else noise.sigma
+    return noise.sigma
 
 
 def load_ffdnet(path: Path) -> FFDNet:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, get_args
 
-from multiguard.certify.noise import BandAblation, NoiseField, as_noise
+from multiguard.certify.noise import NoiseField, as_noise
 from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
 from multiguard.io.rows import Rows
@@ -71,8 +71,8 @@ class Provenance:
         _check_stops(self)
         if self.pilot_draws < 0:
             raise InvalidInputError(f"pilot_draws must be 0 or more, not {self.pilot_draws}.")
-        if isinstance(self.noise, BandAblation):
-            _check_bands(self, self.noise)
+        if self.noise.enumerated:
+            _check_bands(self)
         elif not (self.labelled or self.pilot_draws):
             raise InvalidInputError("a run without labels needs pilot draws to choose them from; give pilot_draws.")
 
@@ -130,11 +130,13 @@ def _check_rule(run: Provenance) -> None:
         raise InvalidInputError(f"score_threshold must lie strictly between 0 and 1, not {run.score_threshold}.")
 
 
-def _check_bands(run: Provenance, bands: BandAblation) -> None:
+def _check_bands(run: Provenance) -> None:
     """Every band votes once, so nothing is random: there are no draws to choose, and none to choose labels from."""
-    if run.draws != bands.columns or run.stops is not None or run.pilot_draws:
+    if run.draws != run.noise.positions or run.stops is not None or run.pilot_draws:
         given = f"{run.draws} draws{', adaptive' if run.stops else ''} and {run.pilot_draws} pilot draws"
-        raise InvalidInputError(f"{bands} has {bands.columns} bands, one draw each, and no others; not {given}.")
+        raise InvalidInputError(
+            f"{run.noise} has {run.noise.positions} bands, one draw each, and no others; not {given}."
+        )
 
 
 def _check_stops(run: Provenance) -> None:
