@@ -143,3 +143,68 @@ def test_resolve() -> None:
     for sigma, noise in ((None, None), (0.5, Gaussian(0.5)), (None, "uniform:1")):
         with pytest.raises(InvalidInputError, match=r"exactly one of sigma and noise|parse_noise reads"):
             resolve_noise(sigma, noise)  # type: ignore[arg-type]
+
+
+class Named:
+    """A sampler that says what it was asked for."""
+
+    def gaussian(self, sigma: float) -> tuple[object, ...]:
+        return "gaussian", sigma
+
+    def uniform(self, half_width: float) -> tuple[object, ...]:
+        return "uniform", half_width
+
+    def pixels(self, keep: int, pixels: int) -> tuple[object, ...]:
+        return "pixels", keep, pixels
+
+    def band(self, width: int, columns: int) -> tuple[object, ...]:
+        return "band", width, columns
+
+
+def test_sample() -> None:
+    """Each noise asks a sampler for what it is made of."""
+    found = [noise.sample(Named()) for noise in NOISES]
+    assert found == [("gaussian", 0.5), ("uniform", 0.3), ("pixels", 3, 20), ("band", 2, 12)]
+
+
+def test_scaled() -> None:
+    """A fraction of the width; an ablation has none."""
+    assert [noise.scaled(0.5) for noise in NOISES] == [Gaussian(0.25), Uniform(0.15), *NOISES[2:]]
+
+
+def test_shapes() -> None:
+    """An ablation is for images of one size, other noises for every input."""
+    for noise in NOISES:
+        noise.check_shape("this image", (3, 5, 4) if noise.whole and not noise.enumerated else (3, 7, 12))
+    for noise, expected in ((NOISES[2], r"20 pixels \(height x width\)"), (NOISES[3], "12 columns")):
+        for shape in ((3, 7, 11), (84,)):
+            with pytest.raises(InvalidInputError, match=f"this image has shape .* of {expected}"):
+                noise.check_shape("this image", shape)
+
+
+def test_positions() -> None:
+    """Only bands have an end."""
+    assert [noise.positions for noise in NOISES] == [None, None, None, 12]
+    assert [noise.enumerated for noise in NOISES] == [False, False, False, True]
+    for noise in NOISES:
+        noise.check_draws(4, 8)
+    with pytest.raises(InvalidInputError, match="draws up to 13 of the noise band:2/12, which has 12"):
+        NOISES[3].check_draws(5, 8)
+
+
+@pytest.mark.parametrize("noise", [Gaussian(1e-39), Uniform(1e39)], ids=str)
+def test_float32(noise: Gaussian | Uniform) -> None:
+    """A width that float32 does not hold is refused."""
+    with pytest.raises(InvalidInputError, match="must be within float32"):
+        noise.check_float32()
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=str)
+def test_first_radii(noise: Noise) -> None:
+    """What is looked at where nobody says otherwise lies on the default grid, and rises."""
+    step, end = noise.default_grid
+    radii = noise.default_radii
+    assert list(radii) == sorted(set(radii))
+    assert 0 < step <= noise.typical_radius <= end
+    assert 0 < radii[0] <= radii[-1] <= end
+    assert not noise.whole or all(radius == int(radius) for radius in (*radii, noise.typical_radius))

@@ -135,3 +135,50 @@ def test_default_method(k_prime: int, draws: int, method: str) -> None:
             certified_radii(votes, **one).true[0],
             certified_radii(votes[:30], **one, method="joint").true[0],
         ]
+
+
+def test_claims() -> None:
+    """How many labels can be returned, and what is claimed of the others."""
+    assert [TopK(3, 1).sizes(d) for d in (0, 2, 5)] == [0, 2, 3]
+    assert [Threshold(0.5).sizes(d) for d in (0, 2, 5)] == [0, 2, 5]
+    assert (TopK(3, 1).has_ceilings, Threshold(0.5).has_ceilings) == (False, True)
+    assert (TopK(3, 2).t, Threshold(0.5).k, Threshold(0.5).k_prime) == (None, None, None)
+
+
+def test_kept_ranks() -> None:
+    """The top-k rule needs k' ranks, where votes say how many they keep."""
+    TopK(5, 3).check_ranks(3)
+    TopK(5, 3).check_ranks(None)
+    Threshold(0.5).check_ranks(1)
+    with pytest.raises(InvalidInputError, match="keep 2 labels per draw"):
+        TopK(5, 3).check_ranks(2)
+
+
+def test_returned_once() -> None:
+    """Without noise: the first k ranks if votes keep as many, or the set."""
+    assert TopK(2, 1).returned_once(RANKED) == (207, 2)
+    assert TopK(3, 1).returned_once(RANKED) is None
+    assert Threshold(0.5).returned_once(SETS) == (0, 2)
+
+
+def test_returned_by_scores() -> None:
+    """The k largest, ties by index; or all that reach t, or the score that means t."""
+    scores = np.array([[0.1, 0.7, 0.7], [0.5, 0.5, 0.5]])
+    assert TopK(1, 1).returned_by(scores).tolist() == [[False, True, False], [True, False, False]]
+    assert Threshold(0.6).returned_by(scores).tolist() == [[False, True, True], [False] * 3]
+    assert Threshold(0.6).returned_by(scores, 0.5).tolist() == [[False, True, True], [True] * 3]
+
+
+def test_most_staying() -> None:
+    """The most labels that can stay, or stay out, over all probabilities between the bounds, one by one."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        low, inside = rng.integers(0, 4, 4) / 4, rng.random(4) < 0.5
+        high = low + rng.integers(0, 2, 4) / 4
+        ends = np.array(np.meshgrid(*zip(low, high, strict=True))).reshape(4, -1).T
+        for k in (1, 2, 3):
+            own = [sorted(range(4), key=lambda i, p=p: (-p[i], not inside[i]))[:k] for p in ends]
+            assert TopK(k, 1).most_staying(low, high, inside) == max(inside[found].sum() for found in own)
+        rule = Threshold(0.5)
+        assert rule.most_staying(low, high, inside) == max((p >= 0.5)[inside].sum() for p in ends)
+        assert rule.most_out(low, inside) == max((p < 0.5)[~inside].sum() for p in ends)
