@@ -39,14 +39,6 @@ def folder(root, header, rows):
     return root
 
 
-@pytest.mark.parametrize(
-    ("name", "split"), [("digits", "test"), ("voc2007", "test"), ("coco", "val"), ("nuswide", "val")]
-)
-def test_default_test_split(name, split):
-    """Each dataset has a default split to vote on."""
-    assert default_split(name, "test") == split
-
-
 def test_default_split_of_table(tmp_path):
     """The split of a table to vote on is the one called test."""
     assert default_split("folder", "test", folder(tmp_path, "file,labels", ["a.png,x"])) == "all"

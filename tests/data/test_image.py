@@ -81,15 +81,6 @@ def test_transparent_grey(tmp_path):
     assert read_image(tmp_path / "16.png")[0].tolist() == [[255, 20]]
 
 
-def test_transparent_palette_colour(tmp_path):
-    """A transparent colour of a palette is white."""
-    image = Image.new("P", (2, 1))
-    image.putpalette([255, 0, 0, 0, 255, 0])
-    image.putpixel((1, 0), 1)
-    image.save(tmp_path / "p.gif", transparency=0)
-    assert read_image(tmp_path / "p.gif").transpose(1, 2, 0).tolist() == [[[255, 255, 255], [0, 255, 0]]]
-
-
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_orientation(tmp_path, orientation):
     """Every orientation of a camera is applied."""
@@ -110,14 +101,6 @@ def test_resizing(tmp_path):
     assert image.shape == (3, 16, 16)
     assert abs(image[:, 4:-4].mean() - 127.5) < 3
     assert image[:, 4:-4].std() < 3
-
-
-def test_one_pixel(tmp_path):
-    """An image of one pixel fills the square."""
-    Image.new("RGB", (1, 1), (10, 200, 30)).save(tmp_path / "dot.png")
-    assert read_image(tmp_path / "dot.png").tolist() == [[[10]], [[200]], [[30]]]
-    image = read_image(tmp_path / "dot.png", 4)
-    np.testing.assert_array_equal(image, np.broadcast_to(np.array([10, 200, 30])[:, None, None], (3, 4, 4)))
 
 
 def test_camera_jpeg_with_several_images(tmp_path):

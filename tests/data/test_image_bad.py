@@ -58,20 +58,6 @@ def test_empty_file(tmp_path):
         read_image(tmp_path / "none.png")
 
 
-def test_text_file(tmp_path):
-    """A file that is not an image raises with its path."""
-    path = tmp_path / "page.jpg"
-    path.write_text("<html>404</html>")
-    with pytest.raises(DataError, match=r"page\.jpg: not a readable image"):
-        read_image(path)
-
-
-def test_missing_file(tmp_path):
-    """A missing image raises with its path."""
-    with pytest.raises(DataError, match=r"gone\.jpg: no such image"):
-        read_image(tmp_path / "gone.jpg")
-
-
 @pytest.mark.parametrize("times", [1, 2, 40])
 def test_too_many_pixels(tmp_path, times):
     """Too many pixels are refused before one is decoded."""
@@ -85,15 +71,6 @@ def test_too_many_pixels(tmp_path, times):
     path.write_bytes(png(10_000, 8_947, 8, 2, b"no pixels at all"))
     with pytest.raises(DataError, match=r"bomb\.png: not a readable image \((?!.*allowed)"):
         read_image(path, 8)
-
-
-def test_decompression_bomb_warning(tmp_path):
-    """Pillow's warning, turned into an error, is still an error of ours."""
-    (tmp_path / "bomb.png").write_bytes(png(10_000, 8_948, 8, 2, b""))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(DataError, match=r"89,478,485 pixels allowed"):
-            read_image(tmp_path / "bomb.png")
 
 
 @pytest.mark.parametrize("name", ["a.gif", "a.png", "a.webp", "a.tiff"])

@@ -7,7 +7,6 @@ from PIL import Image
 from scipy import sparse
 from torch.utils.data import DataLoader, IterableDataset, Subset, SubsetRandomSampler, TensorDataset
 
-from multiguard.data import DigitsDataset
 from multiguard.data.in_memory import as_dataset, label_set
 from multiguard.errors import DataError, ImageError
 
@@ -78,14 +77,6 @@ def test_ambiguous_lists(row, names):
     for data in ((np.zeros((1, 3)), [row]), [(np.zeros(3), row)] * 3):
         with pytest.raises(DataError, match=r"np\.asarray\(Y\)"):
             _ = as_dataset(data, names)[0]
-
-
-def test_list_and_array():
-    """Nothing is guessed from values: a list holds indices, an array is multi-hot, a set of indices is never a row."""
-    assert label_set([0, 1], NAMES) == (0, 1)
-    assert label_set(np.array([0, 1, 1]), NAMES) == (1, 2)
-    assert label_set({0, 1}, NAMES[:2]) == (0, 1)
-    assert label_set({0}, NAMES[:1]) == (0,)
 
 
 @pytest.mark.parametrize(
@@ -169,12 +160,6 @@ def test_collate():
     assert labels == SETS
 
 
-def test_our_dataset():
-    """A dataset of ours is taken as it is."""
-    digits = DigitsDataset("test", images=3)
-    assert as_dataset(digits, NAMES) is digits
-
-
 def test_content_in_name():
     """Other values are other data, also beyond the first row, so that no run resumes with them."""
     names = set()
@@ -186,12 +171,6 @@ def test_content_in_name():
     ):
         names.add(as_dataset((rows, SETS), NAMES).name)
     assert len(names) == 4
-
-
-def test_without_labels():
-    """Inputs without label sets say so."""
-    assert not as_dataset((ROWS, None), NAMES).labelled
-    assert as_dataset((ROWS, SETS), NAMES).labelled
 
 
 class Stream(IterableDataset):

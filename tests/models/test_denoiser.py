@@ -39,13 +39,6 @@ def test_sizes_and_file_formats(tmp_path):
             torch.testing.assert_close(load_ffdnet(tmp_path / name)(images, 0.3), out)
 
 
-def test_noise_level():
-    """The noise level is an input of the denoiser."""
-    network = FFDNet().eval()
-    images = torch.rand(1, 3, 8, 8)
-    assert not torch.equal(network(images, 0.1), network(images, 0.9))
-
-
 def test_foreign_weights(tmp_path):
     """Weights of another network are refused."""
     save_file({"conv.weight": torch.zeros(2)}, tmp_path / "x.safetensors")

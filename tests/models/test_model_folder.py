@@ -134,20 +134,6 @@ def test_foreign_card(tmp_path, text, message):
         load_folder(tmp_path)
 
 
-def test_empty_folder(tmp_path):
-    """An empty folder is refused with what was expected."""
-    with pytest.raises(ModelError, match="expected a model folder"):
-        load_folder(tmp_path)
-
-
-def test_readable_card(tmp_path, network):
-    """The card is plain JSON that people can read."""
-    save_folder(tmp_path, card(), network)
-    text = (tmp_path / "model.json").read_text(encoding="utf-8")
-    assert "日本" in text
-    assert json.loads(text)["noise"] == "gaussian:0.25"
-
-
 def test_network_of_fixed_size(tmp_path):
     """A network for one size is built for the size of the card."""
     built = build_backbone("timm:test_vit3", 3, size=64)

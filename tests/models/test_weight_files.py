@@ -1,7 +1,10 @@
 """Weights files that run no code, and missing libraries."""
 
 import contextlib
+import os
 import pickle
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -53,3 +56,17 @@ def test_broken_library(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModelError, match=r"is installed and does not import: operator nms does not exist"):
         import_library("built_for_another_torch", "timm")
+
+
+PROGRAM = """
+from multiguard.models.weight_files import import_library
+timm, transformers = import_library("timm", "timm"), import_library("transformers", "hf")
+timm.create_model("resnet10t", num_classes=3)
+transformers.ViTForImageClassification
+"""
+
+
+def test_libraries_beside_any_torchvision():
+    """timm and transformers build networks in a fresh process, whatever torchvision is installed."""
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "HF_HUB_OFFLINE": "1"}
+    subprocess.run([sys.executable, "-c", PROGRAM], env=variables, check=True)

@@ -8,14 +8,12 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
-from sklearn.naive_bayes import MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -79,12 +77,6 @@ def test_decision_function(kind):
     assert np.allclose(classifier(torch.from_numpy(X)).numpy(), model.decision_function(X), atol=1e-6)
 
 
-def test_estimator_of_sparse_rows():
-    """An estimator fitted on sparse rows scores the dense, noisy ones."""
-    model = OneVsRestClassifier(MultinomialNB()).fit(csr_matrix(X), Y)
-    assert np.allclose(load(model)(torch.from_numpy(X)).numpy(), model.predict_proba(X), atol=1e-6)
-
-
 def test_named_columns(recwarn):
     """An estimator that was fitted on a data frame gets one, so that columns are chosen by their names."""
     pandas = pytest.importorskip("pandas")
@@ -97,21 +89,6 @@ def test_named_columns(recwarn):
     assert not list(recwarn)
     with pytest.raises(ModelError, match="fitted on 6 columns, and a row has 5 values"):
         classifier(torch.from_numpy(X[:, :5]))
-
-
-def test_votes_of_rows():
-    """Rows are voted on like images, in their own unit."""
-    model = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
-    votes = Smoother(load(model), sigma=0.01, device="cpu").votes(X[0], 200, noise_seed=0, image_id="a")
-    best = int(np.argmax(model.predict_proba(X[:1])))
-    assert (votes[:, 0] == best).mean() > 0.9
-
-
-def test_flattened_images():
-    """An image is a row of its pixels."""
-    model = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
-    images = torch.from_numpy(X).reshape(80, 1, 2, 3)
-    assert np.allclose(load(model)(images).numpy(), model.predict_proba(X), atol=1e-6)
 
 
 def test_label_of_one_class():
@@ -152,7 +129,7 @@ def test_label_of_three_classes():
 FIT = """
 import sys
 sys.path[:0] = {path!r}
-from tests.models.test_estimator import HASHED, X, Y
+from tests.models.test_sklearn import HASHED, X, Y
 from multiguard.models.sklearn import estimator_hash
 print([estimator_hash(model.fit(X, Y)) for model in HASHED])
 """

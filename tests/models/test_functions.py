@@ -33,13 +33,6 @@ def test_function(kind):
     assert classifier.find_labels(torch.from_numpy(ROWS)) == ("0", "1", "2")
 
 
-def test_votes_of_array_function():
-    """A NumPy function has the votes of the same function of tensors."""
-    pair = [load(FUNCTIONS[f"{kind} to {kind}"], labels=list("abc")) for kind in ("tensors", "arrays")]
-    votes = [Smoother(f, sigma=0.5, device="cpu").votes(ROWS[0], 100, noise_seed=0, image_id="a") for f in pair]
-    assert np.array_equal(*votes)
-
-
 @pytest.mark.parametrize("function", [lambda x: x[:, :3] * x.std(), lambda x: GENERATOR.random((len(x), 3))])
 def test_two_functions_in_one(function):
     """A function that means something else for arrays is refused: nobody can tell which was meant."""
@@ -75,13 +68,6 @@ def test_arrays_and_precision():
     smoother = Smoother(classifier, sigma=0.5, device="cpu", precision="bfloat16")
     with pytest.raises(ModelError, match="precision='float32'"):
         smoother.votes(ROWS[0], 10, noise_seed=0, image_id="a")
-
-
-@pytest.mark.parametrize("shape", [(7,), (1, 9), (2, 3, 4), (1, 2, 3, 4)])
-def test_any_shape(shape):
-    """Rows, sound, images and volumes have labels that the first input counts."""
-    classifier = load(lambda x: x.flatten(1)[:, :5])
-    assert classifier.find_labels(torch.zeros(2, *shape)) == ("0", "1", "2", "3", "4")
 
 
 @pytest.mark.parametrize("result", [torch.zeros(3), torch.zeros(2, 2, 2), None, torch.zeros(5, 2)])

@@ -22,20 +22,6 @@ def test_onnx(tmp_path, rows):
     assert np.array_equal(votes_of(classifier), expected_votes(network))
 
 
-def test_hash_of_external_tensors(tmp_path):
-    """The hash covers tensors in other files."""
-    write_onnx(tmp_path / "model.onnx", "N")
-    onnx = pytest.importorskip("onnx")
-    split = tmp_path / "split" / "model.onnx"
-    split.parent.mkdir()
-    loaded = onnx.load(tmp_path / "model.onnx")
-    onnx.save(loaded, split, save_as_external_data=True, location="weights.bin", size_threshold=64)
-    before = load(f"onnx:{split}", labels=LABELS, output="logits").weights_hash
-    weights = split.parent / "weights.bin"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
-    assert load(f"onnx:{split}", labels=LABELS, output="logits").weights_hash != before
-
-
 def test_undeclared_labels_and_scores(tmp_path):
     """Labels are named by their indices, which the file counts; a score threshold needs the kind of scores."""
     write_onnx(tmp_path / "model.onnx", "N")
