@@ -77,19 +77,6 @@ def comparisons(monkeypatch):
     return compared
 
 
-def test_many_rows_with_unknown_labels(images, comparisons):
-    """The first different names get a suggestion, all others are named only: rows times labels would take minutes."""
-    known = [f"label {number}" for number in range(50)]
-    write(images, "file,labels\na.jpg,label 0\n" + "".join(f"{row}.jpg,lable {row % 200}\n" for row in range(400)))
-    failures = []
-    open_folder(images, label_names=known, failures=failures)
-    assert len(failures) == 400
-    assert failures[0].reason.startswith("unknown label 'lable 0': did you mean 'label 0'?")
-    assert failures[200].reason == failures[0].reason
-    assert failures[399].reason == "unknown label 'lable 199' (the known labels are the model's)"
-    assert len(comparisons) <= 20 * len(known)
-
-
 def test_many_unknown_labels_in_one_row(images, comparisons):
     """The message names the first unknown labels and the number of the others."""
     known = [f"label {number}" for number in range(50)]
@@ -134,17 +121,6 @@ def test_several_tables(images):
     with pytest.raises(DataError, match="the separator is empty"):
         open_folder(images, table=images / "two.csv", separator="")
     assert open_folder(images, table=images / "two.csv").label_names == ("y",)
-
-
-def test_collected_failures(images):
-    """Every bad row is collected where a list is given."""
-    write(images, "file,x,y\na.jpg,1,0\n./a.jpg,0,1\nb.jpg,yes,0\nc.jpg,1\ngr.png,0,1\n")
-    failures = []
-    dataset = open_folder(images, failures=failures)
-    assert dataset.ids == ["a.jpg", "gr.png"]
-    assert [failure.image_id for failure in failures] == [f"{images / 'labels.csv'}, line {n}" for n in (5, 3, 4)]
-    for failure, reason in zip(failures, ("2 fields", "image 'a.jpg' is already", "'yes' under 'x'"), strict=True):
-        assert failure.reason.startswith(reason)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from multiguard.data.image_folder import ALL, folder_splits, open_folder
 from multiguard.data.nuswide import open_nuswide
 from multiguard.data.sample import IndexedDataset
 from multiguard.data.voc import open_voc2007
-from multiguard.errors import DataError, ImageFailure, InvalidInputError
+from multiguard.errors import DataError, InvalidInputError
 from multiguard.io.names import unknown_name
 
 
@@ -25,7 +25,6 @@ class DatasetInfo:
     test_split: str  # what is voted on by default
     options: tuple[str, ...] = ()  # the keyword options of its opener
     needs_root: bool = True
-    collects_failures: bool = False  # whether its opener takes `failures`
 
 
 Use = Literal["train", "test"]
@@ -33,8 +32,8 @@ _VALIDATION_SPLITS = {"train": "val", "train2014": "val2014", "train2017": "val2
 DATASETS: Mapping[str, DatasetInfo] = {
     "voc2007": DatasetInfo(open_voc2007, "train", "test", ("difficult",)),
     "coco": DatasetInfo(open_coco, "train", "val"),
-    "nuswide": DatasetInfo(open_nuswide, "train", "val", ("table",), collects_failures=True),
-    "folder": DatasetInfo(open_folder, ALL, ALL, ("table", "separator", "label_names"), collects_failures=True),
+    "nuswide": DatasetInfo(open_nuswide, "train", "val", ("table",)),
+    "folder": DatasetInfo(open_folder, ALL, ALL, ("table", "separator", "label_names")),
     "digits": DatasetInfo(DigitsDataset, "train", "test", ("images", "seed"), needs_root=False),
 }
 
@@ -73,7 +72,6 @@ def open_dataset(
     root: Path | str | None = None,
     split: str,
     size: int | None = None,
-    failures: list[ImageFailure] | None = None,
     **options: object,
 ) -> IndexedDataset:
     """The dataset of this name and split: its listing is read and checked, its images are decoded only when read.
@@ -83,7 +81,6 @@ def open_dataset(
         root: The folder that contains it; digits need none.
         split: One of the dataset's splits; for a folder, a value of its table's column `split`, or "all".
         size: Height and width to resize each image to; None keeps its own (digits: 32).
-        failures: A list that collects every row of a CSV that cannot be used; None raises `ImageError` at the first.
         **options: voc2007: `difficult`, whether labels of difficult objects count. nuswide and folder: `table`, the CSV
             where it has another name or folder. folder: `separator` between labels, and `label_names` in the order
             wanted (else the header's order, or alphabetical). digits: `images` and `seed`.
@@ -106,5 +103,4 @@ def open_dataset(
         return info.opener(split, size=size, **options)
     if root is None:
         raise DataError(f"{name}: no root folder given; give the folder of the dataset")
-    extra = {"failures": failures} if info.collects_failures else {}
-    return info.opener(Path(root), split, size=size, **extra, **options)
+    return info.opener(Path(root), split, size=size, **options)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from multiguard.data.label_table import Failures, LabelIndex, LabelTable, Row, list_images, normal_name, read_table
+from multiguard.data.label_table import LabelIndex, LabelTable, Row, list_images, normal_name, read_table
 from multiguard.data.sample import FileDataset, ImageFile
 from multiguard.errors import DataError, ImageError
 from multiguard.io.names import shorten_names
@@ -29,12 +29,11 @@ def open_folder(
     table: Path | None = None,
     separator: str = ";",
     label_names: Sequence[str] | None = None,
-    failures: Failures = None,
 ) -> FileDataset:
     """The images that the CSV lists with their labels; the arguments are those of `open_dataset`."""
     if not separator:
         raise DataError("folder: the separator is empty; give the text between two labels, such as ;")
-    listing = read_table(root, table, default=_TABLE, columns=["file"], failures=failures)
+    listing = read_table(root, table, default=_TABLE, columns=["file"])
     if "labels" not in listing.columns and not _label_columns(listing):
         raise DataError(f"{listing.path}: no column 'labels' and no 0/1 column per label beside 'file'")
     names = list(label_names) if label_names is not None else _all_labels(listing, separator)
@@ -46,14 +45,14 @@ def open_folder(
         name = normal_name(row.fields["file"])
         return ImageFile(name, root / name, index.of(row, _row_labels(row, listing, separator)))
 
-    files = list_images(listing.split_rows("split", split, [ALL]), make, failures)
+    files = list_images(listing.split_rows("split", split, [ALL]), make)
     chosen = "" if split == ALL else f", split {split}"
     return FileDataset(f"folder {root.absolute().name}{chosen}", names, files, size=size, home=root)
 
 
 def folder_splits(root: Path, table: Path | None = None) -> list[str]:
     """The splits that the CSV's column `split` names, sorted; none where it has no such column."""
-    return read_table(root, table, default=_TABLE, columns=[], failures=[]).values("split")
+    return read_table(root, table, default=_TABLE, columns=[]).values("split")
 
 
 def _label_columns(listing: LabelTable) -> list[str]:

@@ -7,16 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from multiguard.data.sample import ImageFile
-from multiguard.errors import DataError, ImageError, ImageFailure
+from multiguard.errors import DataError, ImageError
 from multiguard.io.files import read_regular
 from multiguard.io.names import UnknownNames, unknown_name
-
-Given = TypeVar("Given")
-Made = TypeVar("Made")
-Failures = list[ImageFailure] | None  # collects what cannot be used; None raises `ImageError` at the first
 
 
 @dataclass(frozen=True)
@@ -48,13 +43,11 @@ class LabelTable:
         return rows
 
 
-def read_table(
-    root: Path, path: Path | None, *, default: str, columns: Sequence[str], failures: Failures
-) -> LabelTable:
+def read_table(root: Path, path: Path | None, *, default: str, columns: Sequence[str]) -> LabelTable:
     """The table at `path`; a missing file or column, a repeated column or text that is not UTF-8 raises `DataError`.
 
-    A row with the wrong number of fields raises `ImageError`, or is added to `failures`. Without a path, the table is
-    the one called `default` in the folder of the images, or the only one there.
+    A row with the wrong number of fields raises `ImageError`. Without a path, the table is the one called `default` in
+    the folder of the images, or the only one there.
     """
     path = path or _find_table(root, default)
     try:
@@ -63,8 +56,7 @@ def read_table(
         header = tuple(name.strip() for name in next(reader, []))
         if repeated := [name for name, count in Counter(header).items() if count > 1]:
             raise DataError(f"{path}: the column '{repeated[0]}' is in the header twice; column names must differ")
-        lines = ((reader.line_num, values) for values in reader if values)
-        rows = tuple(collect(lines, lambda line: _make_row(path, *line, header), failures))
+        rows = tuple(_make_row(path, reader.line_num, values, header) for values in reader if values)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; give the CSV file of labels") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -74,7 +66,7 @@ def read_table(
     for column in columns:
         if column not in header:
             raise DataError(f"{path}: no column '{column}'; its header is {','.join(header)[:200]}")
-    if not rows and not failures:
+    if not rows:
         raise DataError(f"{path}: no rows below the header; expected one row per image")
     return LabelTable(path, header, rows)
 
@@ -88,31 +80,17 @@ def _find_table(root: Path, default: str) -> Path:
     return tables[0]
 
 
-def list_images(rows: Iterable[Row], make: Callable[[Row], ImageFile], failures: Failures) -> list[ImageFile]:
-    """The image of each row; a second row for one image raises `ImageError`, or is added to `failures`."""
+def list_images(rows: Iterable[Row], make: Callable[[Row], ImageFile]) -> list[ImageFile]:
+    """The image of each row; a second row for one image raises `ImageError`."""
     lines: dict[Path, int] = {}
-
-    def make_once(row: Row) -> ImageFile:
+    files = []
+    for row in rows:
         file = make(row)
         if file.path in lines:
             raise ImageError(row.source, f"image '{file.id}' is already listed in line {lines[file.path]}; keep one")
         lines[file.path] = row.line
-        return file
-
-    return collect(rows, make_once, failures)
-
-
-def collect(items: Iterable[Given], make: Callable[[Given], Made], failures: Failures) -> list[Made]:
-    """What `make` returns for each item; its `ImageError` is raised, or added to `failures`."""
-    made = []
-    for item in items:
-        try:
-            made.append(make(item))
-        except ImageError as error:
-            if failures is None:
-                raise
-            failures.append(ImageFailure(error.source, error.reason))
-    return made
+        files.append(file)
+    return files
 
 
 def _make_row(path: Path, line: int, values: Sequence[str], header: Sequence[str]) -> Row:

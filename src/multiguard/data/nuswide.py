@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from multiguard.data.label_table import Failures, LabelIndex, Row, list_images, normal_name, read_table
+from multiguard.data.label_table import LabelIndex, Row, list_images, normal_name, read_table
 from multiguard.data.sample import FileDataset, ImageFile
 from multiguard.errors import DataError, ImageError
 from multiguard.io.files import read_lines
@@ -12,9 +12,7 @@ NUSWIDE_CONCEPTS = 81
 _COLUMNS = ("filepath", "label", "split_name")
 
 
-def open_nuswide(
-    root: Path, split: str = "val", *, size: int | None = None, table: Path | None = None, failures: Failures = None
-) -> FileDataset:
+def open_nuswide(root: Path, split: str = "val", *, size: int | None = None, table: Path | None = None) -> FileDataset:
     """The NUS-WIDE images of one split with their concepts, in the order of Concepts81.txt.
 
     Images are where the CSV says, or in the folder `images`. The arguments are those of `open_dataset`.
@@ -24,14 +22,14 @@ def open_nuswide(
     if len(concepts) != NUSWIDE_CONCEPTS:
         raise DataError(f"{path}: {len(concepts)} concepts; expected {NUSWIDE_CONCEPTS}, one per line")
     index = LabelIndex(concepts, path)
-    listing = read_table(root, table, default="nus_wid_data.csv", columns=_COLUMNS, failures=failures)
+    listing = read_table(root, table, default="nus_wid_data.csv", columns=_COLUMNS)
     rows = listing.split_rows("split_name", split)
 
     def make(row: Row) -> ImageFile:
         name = normal_name(row.fields["filepath"].replace("\\", "/"))
         return ImageFile(name, _image_path(root, name), index.of(row, _read_concepts(row)))
 
-    return FileDataset(f"nuswide {split}", concepts, list_images(rows, make, failures), size=size, home=root)
+    return FileDataset(f"nuswide {split}", concepts, list_images(rows, make), size=size, home=root)
 
 
 def _image_path(root: Path, name: str) -> Path:
