@@ -11,8 +11,9 @@ from tests.pipeline.cheap_commands import RECIPE
 
 from multiguard.attack import AttackConfig, attack
 from multiguard.attack import outcomes as attack_outcomes
+from multiguard.certify import Gaussian
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.pipeline import certify_job, parse_recipe, predict_job
+from multiguard.pipeline import certify_job, parse_recipe
 from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.recipe import CertifyPart
 from multiguard.pipeline.runner import Observer
@@ -21,6 +22,8 @@ from multiguard.pipeline.verify_job import VerifyJob, verify
 from multiguard.results import read_attacks
 from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.results.signature_file import Signature
+from multiguard.smooth.config import PredictConfig
+from multiguard.smooth.predictor import Predictor
 from multiguard.votes import read_votes
 
 PART = CertifyPart(k=3, k_prime=2)
@@ -127,21 +130,14 @@ def test_image_replaced_while_predicting(tmp_path, replace_after_reading, monkey
     replace_after_reading(tmp_path / "one.png", (tmp_path / "other.png").read_bytes())
     seen = {}
 
-    class Predictor:
+    class Smoother:
         """Records what it is given."""
 
-        size, rule = None, None
-        part = type("Part", (), dict.fromkeys(("pilot_draws", "draws", "alpha", "noise_seed", "radii"), (1,)))
-
-        @property
-        def smoother(self):
-            return self
-
-        settings = type("Settings", (), {"noise": None})
+        noise = Gaussian(0.5)
 
         def predict(self, image, rule, *, image_id, **how):
             seen.update(image=image, image_id=image_id)
 
-    found = predict_job._predict_image(Predictor(), tmp_path / "one.png")
+    Predictor(Smoother(), None, None, "model", PredictConfig()).predict(tmp_path / "one.png")
     assert seen["image"][:, 0, 0].tolist() == [255, 0, 0]
-    assert found.sha256 == seen["image_id"] == expected
+    assert seen["image_id"] == expected

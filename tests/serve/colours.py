@@ -12,12 +12,12 @@ from torch import nn
 
 from multiguard.certify import Threshold, TopK
 from multiguard.certify.noise import Gaussian
-from multiguard.pipeline.predict_job import Predictor
 from multiguard.serve import ServeConfig, Service
 from multiguard.serve.access import listen
 from multiguard.serve.app import make_server
 from multiguard.smooth import Smoother
 from multiguard.smooth.config import PredictConfig
+from multiguard.smooth.predictor import Predictor
 
 LABELS = ("red", "green", "blue", "grey")
 SIZE = 8

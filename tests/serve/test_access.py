@@ -9,12 +9,12 @@ import pytest
 from starlette.datastructures import Headers
 
 from multiguard.certify import TopK
-from multiguard.pipeline.predict_job import Predictor
 from multiguard.serve import ServeConfig, access
 from multiguard.serve.access import Access
 from multiguard.serve.page import make_page
 from multiguard.smooth import Smoother
 from multiguard.smooth.config import PredictConfig
+from multiguard.smooth.predictor import Predictor
 
 ACCESS = Access(None, ["mybox"])
 OURS = ["127.0.0.1:8000", "localhost:8000", "LOCALHOST", "[::1]:8000", "192.168.0.7:80", "mybox:8000"]

@@ -16,14 +16,16 @@ from typer import Argument, BadParameter, Option
 from multiguard.cli.options import Fields, with_options
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole, echo
+from multiguard.errors import ImageFailure
 from multiguard.io.rounding import plain, radius_json, radius_text
 from multiguard.models.config import ModelConfig
 from multiguard.smooth.config import PredictConfig
 
 if TYPE_CHECKING:
     from multiguard.certify.noise import Noise
-    from multiguard.pipeline.predict_job import ImagePrediction, Outcome, PredictResult
     from multiguard.results import Results
+    from multiguard.smooth.prediction import Prediction
+    from multiguard.smooth.predictor import Outcome, Predictor
 
 _MODEL_HELP = {
     "spec": "A built-in name, a model folder, FILE.onnx, timm:NAME, hf:FOLDER or module:function [coco-0.5]."
@@ -47,7 +49,7 @@ Text = Callable[[float], str]  # of a radius
 
 
 @with_options
-def predict_command(images: _Images, model: _Model, part: PredictConfig, json_: _Json = False) -> None:
+def predict_command(images: _Images, model: _Model, config: PredictConfig, json_: _Json = False) -> None:
     """Predict the labels of images, and certify how far each label, and the set of them, stays.
 
     Without --model the built-in tagger predicts. Some draws choose the labels, others certify them: a label that these
@@ -57,35 +59,39 @@ def predict_command(images: _Images, model: _Model, part: PredictConfig, json_: 
     Example: multiguard predict photo.jpg
     """
     from multiguard.models.spec import DEFAULT_MODEL
-    from multiguard.pipeline.predict_job import PredictJob, predict
+    from multiguard.smooth.predictor import predict
 
-    job = PredictJob(tuple(images), ModelConfig(**{"spec": DEFAULT_MODEL, **model}), part)
     with progress_bar("images") as progress:
-        show = partial(_show, PlainConsole(), quiet=json_)
-        result = predict(job, show, partial(progress, "predicting"))
+        predictor, outcomes = predict(
+            config,
+            ModelConfig(**{"spec": DEFAULT_MODEL, **model}),
+            images,
+            on_image=partial(_show, PlainConsole(), quiet=json_),
+            progress=partial(progress, "predicting"),
+        )
+    found = [(file, outcome) for file, outcome in outcomes if not isinstance(outcome, ImageFailure)]
+    failures = [outcome for _, outcome in outcomes if isinstance(outcome, ImageFailure)]
     if json_:
-        echo(json.dumps(_as_json(result), indent=1, ensure_ascii=False, allow_nan=False))
-    elif result.images:
-        for note in _notes(result):
+        echo(json.dumps(_as_json(predictor, found, failures), indent=1, ensure_ascii=False, allow_nan=False))
+    elif found:
+        for note in _notes(predictor):
             echo(fill(note, 80, break_long_words=False, break_on_hyphens=False))
-    if result.failures:
+    if failures:
         raise typer.Exit(2)
 
 
-def _show(console: Console, outcome: "Outcome", quiet: bool) -> None:
-    from multiguard.pipeline.predict_job import ImagePrediction
-
-    if not isinstance(outcome, ImagePrediction):
+def _show(console: Console, predictor: "Predictor", file: Path, outcome: "Outcome", *, quiet: bool) -> None:
+    if isinstance(outcome, ImageFailure):
         echo(f"multiguard: {outcome.image_id}: could not be predicted: {outcome.reason}", err=True)
     elif not quiet:
-        _show_image(console, outcome)
+        _show_image(console, predictor.smoother.noise, file, outcome)
 
 
-def _show_image(console: Console, image: "ImagePrediction") -> None:
-    console.print(f"{image.file}  ({image.prediction.draws} {_draws_word(image.noise)})")
-    text = partial(_text, image.noise)
-    _show_labels(console, image.prediction.names, image.prediction.radii, image.prediction.set_radii, text)
-    if others := image.prediction.other_radii:
+def _show_image(console: Console, noise: "Noise", file: Path, prediction: "Prediction") -> None:
+    console.print(f"{file}  ({prediction.draws} {noise.draw_words})")
+    text = partial(_text, noise)
+    _show_labels(console, prediction.names, prediction.radii, prediction.set_radii, text)
+    if others := prediction.other_radii:
         console.print(_others_table(others, text), soft_wrap=False)
     console.print()
 
@@ -95,7 +101,7 @@ def show_predictions(results: "Results", console: Console) -> None:
     found = results.certificates
     set_radii = found.radii[found.methods[0]]
     for number, (name, labels, radii) in enumerate(zip(found.ids, found.labels, found.label_radii, strict=True)):
-        console.print(f"{name}  ({found.draws[number]} {_draws_word(found.noise)})")
+        console.print(f"{name}  ({found.draws[number]} {found.noise.draw_words})")
         names = [found.label_names[label] for label in labels]
         _show_labels(console, names, radii.tolist(), set_radii[number].tolist(), partial(_text, found.noise))
         console.print()
@@ -117,10 +123,6 @@ def _promise(noise: "Noise", size: int | None, alpha: float) -> str:
     )
 
 
-def _draws_word(noise: "Noise") -> str:
-    return "bands" if noise.attacker == "patch" else "draws"
-
-
 def _text(noise: "Noise", radius: float) -> str:
     """A certified radius; where pixels are counted, what the attacker may change."""
     if not noise.whole or math.isinf(radius):
@@ -137,18 +139,17 @@ def _show_labels(
     console.print(_label_table(names, radii, together, text), soft_wrap=False)
 
 
-def _notes(result: "PredictResult") -> Iterator[str]:
+def _notes(predictor: "Predictor") -> Iterator[str]:
     """What the tables mean."""
     from multiguard.cli.score_table import noise_text
 
-    predictor, part = result.predictor, result.predictor.part
-    noise = predictor.smoother.settings.noise
-    yield _promise(noise, predictor.size, part.alpha)
+    config, noise = predictor.config, predictor.smoother.noise
+    yield _promise(noise, predictor.size, config.alpha)
     how = (
-        f"{part.pilot_draws} draws chose the labels, others certify them; --draws allows more than {part.draws}. "
-        f"--noise-seed {part.noise_seed} repeats the noise."
+        f"{config.pilot_draws} draws chose the labels, others certify them; --draws allows more than {config.draws}. "
+        f"--noise-seed {config.noise_seed} repeats the noise."
     )
-    if noise.attacker == "patch":
+    if noise.enumerated:
         how = "Every band votes once: there are no draws to choose."
     yield f"{predictor.model}, {predictor.rule.text}, {noise_text(noise)}. {how}"
 
@@ -178,37 +179,37 @@ def _others_table(radii: Sequence[float], text: Text) -> Table:
     return table
 
 
-def _as_json(result: "PredictResult") -> dict[str, Any]:
-    predictor, part = result.predictor, result.predictor.part
-    settings = predictor.smoother.settings
-    threshold, drawn = settings.score_threshold, settings.noise.attacker != "patch"  # of bands nothing is random
-    draws = {"pilot_draws": part.pilot_draws, "max_draws": part.draws, "noise_seed": part.noise_seed}
+def _as_json(
+    predictor: "Predictor", found: Sequence[tuple[Path, "Prediction"]], failures: Sequence[ImageFailure]
+) -> dict[str, Any]:
+    config, settings = predictor.config, predictor.smoother.settings
+    threshold, drawn = settings.score_threshold, not settings.noise.enumerated
+    draws = {"pilot_draws": config.pilot_draws, "max_draws": config.draws, "noise_seed": config.noise_seed}
     return {
         "model": predictor.model,
         "rule": predictor.rule.name,
         **predictor.rule.options,
-        **({"alpha": part.alpha} if drawn else {}),
+        **({"alpha": config.alpha} if drawn else {}),
         "noise": str(settings.noise),
         "attacker": settings.noise.attacker,
         **({} if threshold is None else {"score_threshold": threshold}),
         "size": predictor.size,
         "precision": settings.precision,
         **(draws if drawn else {}),
-        "images": [_image_json(image) for image in result.images],
-        "failed": [{"file": failure.image_id, "reason": failure.reason} for failure in result.failures],
+        "images": [_image_json(file, prediction) for file, prediction in found],
+        "failed": [{"file": failure.image_id, "reason": failure.reason} for failure in failures],
     }
 
 
-def _image_json(image: "ImagePrediction") -> dict[str, Any]:
-    prediction = image.prediction
+def _image_json(file: Path, prediction: "Prediction") -> dict[str, Any]:
     labels = [
         {"label": name, "radius": radius_json(radius), "confirmed": sure}
         for name, radius, sure in zip(prediction.names, prediction.radii, prediction.confirmed, strict=True)
     ]
     others = prediction.other_radii
     return {
-        "file": str(image.file),
-        "sha256": image.sha256,
+        "file": str(file),
+        "sha256": prediction.image_id,
         "draws": prediction.draws,
         "labels": labels,
         "set_radii": [radius_json(radius) for radius in prediction.set_radii],

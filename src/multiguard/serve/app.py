@@ -22,13 +22,13 @@ from starlette.routing import Route
 from multiguard.data.image import decode_image
 from multiguard.errors import ImageError, InvalidInputError
 from multiguard.models.config import ModelConfig
-from multiguard.pipeline.predict_job import Predictor, make_predictor
 from multiguard.serve.access import Access, Impatient, listen, own_names, read_upload
 from multiguard.serve.answer import STREAM, Answer, BusyError, Task, Work, Worker
 from multiguard.serve.limits import ServeConfig, is_address
 from multiguard.serve.page import Example, find_examples, make_page, model_facts
 from multiguard.serve.runs import Run, Runs, attack_run
 from multiguard.smooth.config import PredictConfig
+from multiguard.smooth.predictor import Predictor, make_predictor
 
 _MOST_DRAWS = 1_000_000
 _MOST_TYPICAL = 20.0  # typical radii of the noise, of a perturbation

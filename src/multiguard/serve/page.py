@@ -14,10 +14,10 @@ from multiguard.data.image import decode_image, read_image_bytes
 from multiguard.data.sample import Sample
 from multiguard.errors import ImageError, InvalidInputError
 from multiguard.io.rounding import confidence, plain, round_down
-from multiguard.pipeline.predict_job import Predictor
 from multiguard.report.single_file import as_script_json, page_environment, policy_hash
 from multiguard.report.thumbnails import make_thumbnail
 from multiguard.serve.limits import ServeConfig
+from multiguard.smooth.predictor import Predictor
 from multiguard.version import __version__
 
 Example = tuple[str, bytes, str]  # an image that the page offers: its name, its file, and a thumbnail as a data URI
@@ -37,7 +37,7 @@ _LONGEST, _DECIMALS = 6, 4  # of a radius as text: longer ones are rounded down
 
 def model_facts(predictor: Predictor, config: ServeConfig) -> dict[str, Any]:
     """What the server predicts with, as JSON."""
-    settings, how, rule = predictor.smoother.settings, predictor.part, predictor.rule
+    settings, how, rule = predictor.smoother.settings, predictor.config, predictor.rule
     return {
         "model": predictor.model,
         "labels": list(predictor.smoother.classifier.label_names),

@@ -20,9 +20,9 @@ from multiguard.certify.wealth import BETTING_CUTS
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.attack_outcomes import evaluated_size
 from multiguard.io.rounding import radius_json
-from multiguard.pipeline.predict_job import Predictor
 from multiguard.serve.answer import Task
 from multiguard.smooth import LivePrediction, Prediction
+from multiguard.smooth.predictor import Predictor
 
 Part = Literal["bare", "smoothed"]
 _MOST_RUNS = 64  # kept in memory; the one that was not used for longest goes first
@@ -70,7 +70,7 @@ class Run:
 
     def __init__(self, predictor: Predictor, image: NDArray[np.uint8], digest: str) -> None:
         self.id, self.predictor, self.image = secrets.token_urlsafe(16), predictor, image
-        part = predictor.part
+        part = predictor.config
         how: dict[str, Any] = {"pilot_draws": part.pilot_draws, "alpha": part.alpha, "image_id": digest}
         self.live = LivePrediction(predictor.smoother, image, predictor.rule, **how)
         self.stopped = threading.Event()
@@ -110,7 +110,7 @@ class Run:
             self._chunk = max(live.batch, self._chunk // 2)
 
     def _head(self, goal: int) -> dict[str, Any]:
-        live, part = self.live, self.predictor.part
+        live, part = self.live, self.predictor.config
         height, width = self.image.shape[1:]
         return {
             "run": self.id,
