@@ -276,19 +276,12 @@ def _rows_checksum(records: Iterable[Mapping[str, Any]]) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True)
-class ReadShard:
-    """A shard that has passed every check: its path, and its checksum and failures."""
-
-    path: Path
-    shard: Shard
-
-    def open(self) -> pq.ParquetFile:
-        """Read the file again and open it; raises `VotesError` if it has changed since."""
-        return open_parquet(_read_content(self.path, self.shard.sha256))
+def open_shard(folder: Path, index: int, sha256: str) -> pq.ParquetFile:
+    """Open a shard that has passed every check; raises `VotesError` if it has changed since."""
+    return open_parquet(_read_content(folder / shard_name(index), sha256))
 
 
-def read_shard(folder: Path, run: Manifest, index: int) -> tuple[ReadShard, pa.Table]:
+def read_shard(folder: Path, run: Manifest, index: int) -> tuple[Shard, pa.Table]:
     """Return a shard whose checksum, run, index and images are the right ones, and a row for each image.
 
     A row is the id, the labels, the draws and the hash. Anything else raises `VotesError`.
@@ -309,7 +302,7 @@ def read_shard(folder: Path, run: Manifest, index: int) -> tuple[ReadShard, pa.T
     voted = [str(image_id) for image_id in heads["image_id"].to_pylist()]
     if not (metadata.index == index and same_failures and run.consists_of(index, voted, metadata.failures)):
         raise VotesError(f"{path} does not hold the {len(run.ids(index))} images of shard {index}. {_REMAKE}")
-    return ReadShard(path, Shard(hashlib.sha256(content).hexdigest(), metadata.failures)), heads
+    return Shard(hashlib.sha256(content).hexdigest(), metadata.failures), heads
 
 
 def _read_content(path: Path, sha256: str | None) -> bytes:

@@ -1,6 +1,6 @@
 """The votes of a run, in memory or in a folder: image by image, ranked or as sets, whichever they are."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
 from functools import cached_property
@@ -21,10 +21,11 @@ from multiguard.votes.shards import (
     HEAD,
     Manifest,
     OpenManifest,
-    ReadShard,
+    Shard,
     check_shard,
     heads_of,
     open_manifest,
+    open_shard,
     read_rows,
     read_shard,
     rows_checksum,
@@ -59,15 +60,14 @@ def open_votes(opened: OpenManifest, *, partial: bool = False) -> "Votes":
         remedy = "Vote again with the same command to resume it."
         present = f"{len(indices)} of {manifest.shard_count} shards"
         raise VotesError(f"{folder} holds {present}: its run has not finished. {remedy}")
-    shards, heads = list[ReadShard](), [heads_of([])]
+    shards, heads = dict[int, Shard](), [heads_of([])]
     for index in indices:
         with suppress(VotesError) if manifest.extends else nullcontext():  # a shard that is not extended yet
-            shard, table = read_shard(folder, manifest, index)
-            shards.append(shard)
+            shards[index], table = read_shard(folder, manifest, index)
             heads.append(table)
-    stored = {one.path.name: one.shard.sha256 for one in shards}
-    votes = Votes(manifest.provenance, pa.concat_tables(heads), _Shards(shards, heads[1:], manifest.provenance))
-    votes.failures = tuple(failure for one in shards for failure in one.shard.failures)
+    votes = Votes(manifest.provenance, pa.concat_tables(heads), _Shards(folder, shards, heads[1:], manifest.provenance))
+    votes.failures = tuple(failure for shard in shards.values() for failure in shard.failures)
+    stored = {shard_name(index): shard.sha256 for index, shard in shards.items()}
     # The manifest holds the checksum of every shard once the run has finished.
     votes.manifest_hash = (
         opened.sha256 if manifest.finished else checksum({"manifest": opened.sha256, "shards": stored})
@@ -78,8 +78,8 @@ def open_votes(opened: OpenManifest, *, partial: bool = False) -> "Votes":
 class _Shards:
     """Reads images of shards; the last shard stays in memory while its images are read."""
 
-    def __init__(self, shards: Sequence[ReadShard], heads: Sequence[pa.Table], run: Provenance) -> None:
-        self._shards, self._run = shards, run
+    def __init__(self, folder: Path, shards: Mapping[int, Shard], heads: Sequence[pa.Table], run: Provenance) -> None:
+        self._folder, self._shards, self._run = folder, [*shards.items()], run
         self._ends = np.cumsum([len(table) for table in heads])
         self._open: tuple[int, pq.ParquetFile] | None = None
 
@@ -87,7 +87,8 @@ class _Shards:
         rows = list[VoteRow]()
         for index, group in groupby(positions, key=self._shard_of):
             if self._open is None or self._open[0] != index:
-                self._open = (index, self._shards[index].open())
+                number, shard = self._shards[index]
+                self._open = (index, open_shard(self._folder, number, shard.sha256))
             file, end = self._open[1], int(self._ends[index])
             start = end - file.num_row_groups
             rows += read_rows(file, [position - start for position in group], self._run)
@@ -149,11 +150,11 @@ class Votes:
         return votes
 
     def _set_heads(self, heads: pa.Table) -> None:
-        columns = dict(zip(HEAD, (heads[name].combine_chunks() for name in HEAD), strict=True))
+        self._heads = heads.combine_chunks()
+        columns = {name: self._heads[name].combine_chunks() for name in HEAD}
         self.ids, self._labels = Rows[str](columns["image_id"]), Rows[tuple[int, ...]](columns["labels"])
         self.image_hashes = Rows[str | None](columns["image_sha256"])
         self._draws: NDArray[np.int64] = columns["draws"].to_numpy()
-        self._heads = heads
 
     @cached_property
     def manifest_hash(self) -> str:

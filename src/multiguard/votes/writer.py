@@ -12,6 +12,7 @@ from multiguard.votes.shards import (
     Shard,
     check_shard,
     load_manifest,
+    open_shard,
     read_rows,
     read_shard,
     remove_stale,
@@ -111,7 +112,7 @@ class VotesWriter:
         for index in self.missing() if self._rows is None else ():
             if (self._folder / shard_name(index)).exists():
                 with suppress(VotesError) if self.manifest.extends else nullcontext():  # one that is not extended yet
-                    self._accept({index: read_shard(self._folder, self.manifest, index)[0].shard})
+                    self._accept({index: read_shard(self._folder, self.manifest, index)[0]})
         self._finish_if_complete()
 
     def votes(self) -> Votes:
@@ -126,7 +127,8 @@ class VotesWriter:
         with suppress(VotesError):
             if (run := self._extended()) is not None:
                 shard, heads = read_shard(self._folder, run, index)
-                rows = read_rows(shard.open(), range(len(heads)), run.provenance)
+                file = open_shard(self._folder, index, shard.sha256)
+                rows = read_rows(file, range(len(heads)), run.provenance)
                 return {row.image_id: row for row in rows}
         return {}
 
@@ -185,7 +187,7 @@ def _complete_shards(folder: Path, run: Manifest) -> dict[int, Shard]:
     shards = {}
     for index in range(run.shard_count):
         with suppress(VotesError):
-            shards[index] = read_shard(folder, run, index)[0].shard
+            shards[index] = read_shard(folder, run, index)[0]
     return shards
 
 
