@@ -29,7 +29,7 @@ def _report_names(tmp_path_factory) -> dict[str, Any]:
     from tests.evaluate.attack_cases import top_k_attacks
     from tests.report.studies import make_run
 
-    from multiguard.results import read_attacks, read_certificates, write_attacks
+    from multiguard.evaluate import read_attacks, read_certificates, write_attacks
 
     folder = tmp_path_factory.mktemp("example")
     make_run(folder, images=4, draws=40, swept={"k": [3, 5]})

@@ -26,12 +26,11 @@ from benchmarks.results.drawing import svg_figure
 from benchmarks.results.markdown_tables import markdown
 from multiguard.certify import Method, Rule, Threshold, TopK, certified_radii_batch, hits_from_ranked
 from multiguard.certify.noise import BandAblation, Noise, PixelAblation, Uniform
-from multiguard.evaluate import Scores, attack_curves, method_curve, set_scores
+from multiguard.evaluate import Scores, attack_curves, method_curve, read_attacks, read_certificates, set_scores
 from multiguard.evaluate.scores import Averaging
 from multiguard.io.rounding import down_to_digits, percent_value, plain
 from multiguard.report import canvas
 from multiguard.report.attack_figure import verdict
-from multiguard.results import read_attacks, read_certificates
 from multiguard.votes import Votes, read_votes
 
 if TYPE_CHECKING:

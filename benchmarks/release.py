@@ -21,13 +21,13 @@ from torch import Tensor, nn
 from multiguard.certify.rules import TopK
 from multiguard.data import load_pixels, open_dataset
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate import Results, read_certificates
 from multiguard.evaluate.scores import label_scores
 from multiguard.io.rounding import percent, plain
 from multiguard.models.built_in import MEASURED_FILE, TEXT_FILE, Measured, MeasuredLabel
 from multiguard.models.classifier import Classifier
 from multiguard.models.model_folder import WEIGHTS_FILE, ModelCard, load_folder, read_card, write_card
 from multiguard.models.spec import BUILT_IN, CARD_FILE
-from multiguard.results import Results, read_certificates
 from multiguard.train.trainer import noisy_map
 
 REFERENCES = Path(__file__).parent.parent / "tests" / "models" / "built_in_logits.json"
@@ -173,7 +173,7 @@ def measure(folder: Path, card: ModelCard, results: Results, root: Path) -> Meas
     certificates, rule = results.certificates, results.certificates.config.rule
     if results.provenance["weights_hash"] != card.weights_sha256:
         raise InvalidInputError("the votes were drawn with other weights than those in the folder")
-    if not isinstance(rule, TopK) or certificates.config.n is None or certificates.noise != card.noise:
+    if not isinstance(rule, TopK) or certificates.config.draws is None or certificates.noise != card.noise:
         raise InvalidInputError("the certificates must be of the top-k rule, fixed draws and the model's own sigma")
     if certificates.failures or not certificates.labelled:
         raise InvalidInputError("the certificates must be about the true labels of images that could all be read")
@@ -196,7 +196,7 @@ def measure(folder: Path, card: ModelCard, results: Results, root: Path) -> Meas
         map_noisy=noisy_map(classifier, pixels, card.noise),
         k=rule.k,
         k_prime=rule.k_prime,
-        draws=certificates.config.n,
+        draws=certificates.config.draws,
         alpha=certificates.config.alpha,
         method=method,
         radii=radii,

@@ -13,7 +13,7 @@ import multiguard
 PAGE = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
 ROOMS = [
     *("attack", "certify", "data", "errors", "evaluate", "models"),
-    *("pipeline", "report", "results", "serve", "smooth", "train", "votes"),
+    *("pipeline", "report", "serve", "smooth", "train", "verify", "votes"),
 ]
 MODULES = sorted(
     module.name

@@ -15,9 +15,8 @@ from benchmarks.results.markdown_tables import markdown
 from benchmarks.results.sources import Source, hits_of, kept_rows
 from multiguard.certify import Gaussian, Method, TopK, certified_size, exact_radii
 from multiguard.certify.arrays import Floats
-from multiguard.evaluate import AttackedImage, Attacks, prediction_scores
+from multiguard.evaluate import AttackedImage, Attacks, prediction_scores, read_attacks
 from multiguard.io.rounding import percent_value
-from multiguard.results import read_attacks
 from multiguard.votes.types import as_array
 
 _AT = (0.5, 1.0)

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     )
     from multiguard.data import Dataset, Sample, open_dataset, subset
     from multiguard.errors import MultiGuardError
-    from multiguard.evaluate import Certificates, CertifyConfig, certify_votes, curves, sweep
+    from multiguard.evaluate import Certificates, CertifyConfig, Results, certify_votes, read_certificates
     from multiguard.models import Classifier, load
-    from multiguard.results import Results, read_certificates
     from multiguard.smooth import Smoother, vote_dataset
     from multiguard.votes import Votes, read_votes
 
@@ -37,9 +36,8 @@ _ROOMS = {
     ),
     "data": ("Dataset", "Sample", "open_dataset", "subset"),
     "errors": ("MultiGuardError",),
-    "evaluate": ("Certificates", "CertifyConfig", "certify_votes", "curves", "sweep"),
+    "evaluate": ("Certificates", "CertifyConfig", "Results", "certify_votes", "read_certificates"),
     "models": ("Classifier", "load"),
-    "results": ("Results", "read_certificates"),
     "smooth": ("Smoother", "vote_dataset"),
     "votes": ("Votes", "read_votes"),
 }
@@ -65,7 +63,6 @@ __all__ = [
     "certified_radii_batch",
     "certified_size",
     "certify_votes",
-    "curves",
     "exact_radii",
     "label_radii",
     "load",
@@ -73,7 +70,6 @@ __all__ = [
     "read_certificates",
     "read_votes",
     "subset",
-    "sweep",
     "vote_dataset",
 ]
 

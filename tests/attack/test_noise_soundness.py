@@ -70,7 +70,7 @@ def attacked(noise, rule, factor, plan=PLAN):
     found = [_image(*each, rule, noise, plan) for each in pairs]
     exact = isinstance(noise, BandAblation)
     return Attacks(
-        config=CertifyConfig(rule, ALPHA, DRAWS),
+        config=CertifyConfig(alpha=ALPHA, draws=DRAWS).with_rule(rule),
         noise=noise,
         label_names=NAMES,
         labelled=True,

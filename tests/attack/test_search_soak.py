@@ -3,7 +3,7 @@
 import pytest
 from tests.pipeline.tiny_run import command
 
-from multiguard.results import read_attacks
+from multiguard.evaluate import read_attacks
 
 SMALLER = {"data.images": 120, "train.model": "cnn:16", "train.images": 3000, "certify.methods": "[joint]"}
 EFFORT = ["--set", "steps=30", "--draws", "400"]

@@ -61,7 +61,7 @@ def _image(result, proved, rule, plan):
 
 def _attacks(rule, images, plan):
     return Attacks(
-        config=CertifyConfig(rule, ALPHA, DRAWS),
+        config=CertifyConfig(alpha=ALPHA, draws=DRAWS).with_rule(rule),
         noise=Gaussian(SIGMA),
         label_names=tuple("0123456789"),
         labelled=True,

@@ -7,10 +7,8 @@ import numpy as np
 from tests.evaluate.votes_cases import stored_rows
 from tests.votes.vote_runs import provenance
 
-from multiguard.certify import TopK
 from multiguard.certify.noise import Gaussian
-from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig
-from multiguard.results import write_attacks
+from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig, write_attacks
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow
 
 STOPS = {"stops": (50, 100), "stopping": {"radii": (0.5, 1.0), "alpha": 0.001, "k": 10, "k_prime": 3}}
@@ -92,7 +90,7 @@ def _write_attack(home: Path, run: Provenance, truth: np.ndarray, places: np.nda
         )
         proved = {"in": {"joint": np.full(len(own), -np.inf)}}
         images.append(AttackedImage(run.image_ids[place], own, proved, outcomes))
-    config, radii = CertifyConfig(TopK(3, 3), n=100), (0.0, 0.5, 1.0)
+    config, radii = CertifyConfig(3, 3, draws=100), (0.0, 0.5, 1.0)
     attacks = Attacks(
         config, Gaussian(0.5), run.label_names, True, ("joint",), radii, ("pgd",), 0.001, 300, tuple(images), 0
     )

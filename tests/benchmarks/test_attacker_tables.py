@@ -5,8 +5,8 @@ import pytest
 from tests.evaluate.votes_cases import random_votes
 
 from benchmarks import attackers
-from multiguard.certify import BandAblation, PixelAblation, Threshold, TopK, Uniform
-from multiguard.evaluate import CertifyConfig, Scores, certify_votes, curves
+from multiguard.certify import BandAblation, PixelAblation, Threshold, Uniform
+from multiguard.evaluate import CertifyConfig, Scores, curves, make_certificates
 
 BANDS = BandAblation(3, 24)
 
@@ -27,7 +27,7 @@ def test_rules(votes, monkeypatch):
     monkeypatch.setattr(attackers, "TOP_K", ((2, 3),))
     monkeypatch.setattr(attackers, "SIDES", (0, 2, 32))
     every = list(attackers.top_k_candidates(votes))
-    found = certify_votes(votes, CertifyConfig(TopK(3, 2)))
+    found = make_certificates(CertifyConfig(3, 2), votes)
     mean, pooled = (each.scores for each in curves(found, [0, 2, 32]))
     row = cells(attackers.rules_table(every))["k' = 2, k = 3"]
     assert len(row) == 7

@@ -12,8 +12,7 @@ from tests.results.stored_metadata import forge, load_metadata
 
 from multiguard.attack.voted import execution_notes, voted_classifier, voted_data, voted_smoother
 from multiguard.data import DigitsDataset
-from multiguard.evaluate import curves
-from multiguard.results import read_attacks, read_certificates, write_certificates
+from multiguard.evaluate import curves, read_attacks, read_certificates, write_certificates
 from multiguard.votes import read_votes
 
 QUICK = [word for setting in ("steps=2", "copies=2", "starts=1", "tries=2") for word in ("--set", setting)]

@@ -12,8 +12,8 @@ from tests.pipeline.tiny_run import command, state
 from multiguard.certify import Threshold, TopK, certified_radii
 from multiguard.data import DataConfig, DigitsDataset
 from multiguard.errors import VotesError
+from multiguard.evaluate import read_certificates
 from multiguard.io.config import from_tree
-from multiguard.results import read_certificates
 from multiguard.votes import read_votes
 
 MODEL = ["--model", "tests.cli.test_certify:linear_model", "--output", "logits", "--size", 16, "--sigma", 0.5]

@@ -14,10 +14,10 @@ from tests.pipeline.tiny_run import PHOTOS, RECIPE, command, state
 
 from multiguard.data import DataConfig, DigitsDataset
 from multiguard.errors import InvalidInputError, VotesError
+from multiguard.evaluate import read_certificates
 from multiguard.io.config import from_tree
 from multiguard.models.config import ModelConfig
 from multiguard.models.spec import DEFAULT_MODEL
-from multiguard.results import read_certificates
 from multiguard.smooth.config import VoteConfig
 from multiguard.smooth.settings import cpu_has_bfloat16
 from multiguard.smooth.vote import NamedRun

@@ -8,7 +8,7 @@ from tests.evaluate.votes_cases import KINDS, random_votes, votes_of_kind
 from tests.pipeline.tiny_run import command
 
 from multiguard.certify import Threshold, TopK
-from multiguard.results import read_certificates, read_tuned
+from multiguard.evaluate import read_certificates, read_tuned
 from multiguard.votes import read_votes
 
 
@@ -51,7 +51,7 @@ def test_printed_command(home, more):
     assert found.certificates.config.rule == tuned.best.rule
     assert found.certificates.config.alpha == tuned.alpha
     assert found.certificates.methods == ((tuned.method,) if more else ("coupled",))  # joint chooses in less time
-    assert found.certificates.config.n == (150 if more else 200)
+    assert found.certificates.config.draws == (150 if more else 200)
     assert found.source["tuned"] == {"left_out": 10, "radius": 0.2}
     assert done(*printed_command(out)) == text  # its work is done
     assert "report.html" in done("report", "runs/certificates")

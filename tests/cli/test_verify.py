@@ -10,9 +10,8 @@ import pytest
 import torch
 from tests.pipeline.tiny_run import command
 
-from multiguard.evaluate import scores
-from multiguard.results import certificate_files, read_certificates, signature_file, write_certificates
-from multiguard.results.certificate_files import CERTIFICATES_NAME
+from multiguard.evaluate import certificate_files, read_certificates, scores, signature_file, write_certificates
+from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
 from multiguard.votes import read_votes
 from multiguard.votes.shards import load_manifest, write_shard
 

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from tests.pipeline.tiny_run import command
 
-from multiguard.results import read_certificates
+from multiguard.evaluate import read_certificates
 from multiguard.votes import read_votes
 
 MODEL = ["--model", "tests.cli.test_vote_failures:linear_model", "--output", "logits", "--size", 16, "--sigma", 0.25]

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from multiguard.certify import Threshold, TopK
 from multiguard.certify.noise import Gaussian
 from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig
 
@@ -34,7 +33,7 @@ def top_k_attacks() -> Attacks:
         ),
     )
     return Attacks(
-        config=CertifyConfig(TopK(2, 1), 0.001, 100),
+        config=CertifyConfig(2, 1, alpha=0.001, draws=100),
         noise=Gaussian(0.5),
         label_names=("cat", "dog", "=cmd", "emu"),
         labelled=True,
@@ -63,7 +62,7 @@ def threshold_attacks() -> Attacks:
         ),
     )
     return Attacks(
-        config=CertifyConfig(Threshold(0.5), 0.001, 100),
+        config=CertifyConfig(threshold=0.5, alpha=0.001, draws=100),
         noise=Gaussian(0.5),
         label_names=("a", "b", "c", "d"),
         labelled=False,

@@ -5,7 +5,7 @@ import pytest
 from tests.evaluate.votes_cases import KINDS, as_lists, config_of, source_of, votes_of_kind
 
 from multiguard.errors import ImageFailure, InvalidInputError
-from multiguard.evaluate import certify_votes, curves
+from multiguard.evaluate import curves, make_certificates
 
 RADII = np.array([0.0, 0.25, 0.5])
 FAILED = {1: "the file is empty", 4: "draw 7: the classifier returned a score that is NaN or infinite", 8: "gone"}
@@ -17,7 +17,7 @@ def test_other_images(tmp_path, kind):
     some = votes_of_kind(tmp_path / "some", failed=FAILED, **KINDS[kind])
     every = votes_of_kind(tmp_path / "every", **KINDS[kind])
     config, source = config_of(some), source_of(some)
-    found, every_image = (certify_votes(votes, config, labels=source) for votes in (some, every))
+    found, every_image = (make_certificates(config, votes, labels=source) for votes in (some, every))
     kept, (method,) = [index for index in range(9) if index not in FAILED], found.methods
     assert found.ids == tuple(every_image.ids[index] for index in kept)
     for name in ("labels", "label_radii", "predicted", "predicted_hits", "draws"):
@@ -42,4 +42,4 @@ def test_only_failures(tmp_path):
     """Votes of nothing but failures certify nothing."""
     votes = votes_of_kind(tmp_path, images=2, failed={0: "gone", 1: "gone"})
     with pytest.raises(InvalidInputError, match="nothing to certify: all 2 images failed"):
-        certify_votes(votes, config_of(votes))
+        make_certificates(config_of(votes), votes)

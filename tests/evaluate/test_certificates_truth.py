@@ -9,8 +9,8 @@ from tests.certify.cases import Bands
 from tests.evaluate.votes_cases import THRESHOLD, stored_rows
 from tests.votes.vote_runs import provenance
 
-from multiguard.certify import Threshold, TopK
-from multiguard.evaluate import CertifyConfig, certify_votes, image_scores
+from multiguard.certify import Threshold
+from multiguard.evaluate import CertifyConfig, image_scores, make_certificates
 from multiguard.votes import LabelSets, VoteRow
 
 IMAGES, LABELS, DRAWS, SIGMA, T = 500, 5, 120, 0.5, 0.4
@@ -41,7 +41,7 @@ def worst_scores(model: Bands, labels: tuple[int, ...]) -> np.ndarray:
 
 def false_images(votes, alpha: float, method: str, source: str = "truth") -> int:
     """In how many images any certified score, at any radius, is above what can really happen."""
-    found = certify_votes(votes, CertifyConfig(Threshold(T), alpha), methods=(method,), labels=source)
+    found = make_certificates(CertifyConfig(threshold=T, alpha=alpha, methods=(method,)), votes, labels=source)
     wrong = claimed = 0
     for model, labels, proved in zip(classifiers(), found.labels, found.set_radii(method), strict=True):
         if not labels:
@@ -100,8 +100,8 @@ def test_labels_of_same_draws(tmp_path, separate) -> None:
     for name in run.image_ids:
         fresh, other = rng.integers(20, size=(2, draws, 1)).astype(np.uint8)
         rows.append(VoteRow(name, (), fresh, other if separate else fresh))
-    found = certify_votes(
-        stored_rows(tmp_path, run, rows), CertifyConfig(TopK(10, 1), alpha), methods=["joint"], labels="pilot"
+    found = make_certificates(
+        CertifyConfig(10, 1, alpha=alpha, methods=["joint"]), stored_rows(tmp_path, run, rows), labels="pilot"
     )
     claims = zip(found.radii["joint"], found.label_radii, strict=True)
     wrong = sum(bool(max(together.max(), alone.max()) >= 0) for together, alone in claims)

@@ -16,9 +16,18 @@ from tests.votes.vote_runs import provenance
 
 from multiguard.certify import Threshold, TopK, certified_radii, hits_from_ranked, label_radii
 from multiguard.certify.noise import Gaussian
-from multiguard.errors import InvalidInputError, MultiGuardError, VotesError
-from multiguard.evaluate import CertifyConfig, certify_votes, curves, label_scores, radius_grid, set_scores, sweep
-from multiguard.votes import LabelSets, VoteRow
+from multiguard.errors import InvalidInputError, VotesError
+from multiguard.evaluate import (
+    CertifyConfig,
+    SweepConfig,
+    certify_votes,
+    curves,
+    label_scores,
+    make_certificates,
+    radius_grid,
+    set_scores,
+)
+from multiguard.votes import LabelSets, VoteRow, Votes
 from multiguard.votes.types import as_array
 
 GRID = radius_grid(Gaussian(0.5), step=0.25)
@@ -45,11 +54,11 @@ def slow_radii(votes, position, config, labels, alpha, method):
     """Floors and ceilings of one image alone."""
     row, options = votes.row(position, adaptive=True), {"sigma": 0.5, "alpha": alpha, "method": method}
     if votes.rule == "threshold":
-        one = certified_radii(row.hits[: config.n], labels, config.rule, **options)
+        one = certified_radii(row.hits[: config.draws], labels, config.rule, **options)
         return one.true, one.false
     if not labels:
         return np.empty(0), np.empty(0)
-    hits = hits_from_ranked(row.ranked[: config.n], k_prime=config.rule.k_prime, num_labels=12)
+    hits = hits_from_ranked(row.ranked[: config.draws], k_prime=config.rule.k_prime, num_labels=12)
     return certified_radii(hits, labels, config.rule, **options).true, np.empty(0)
 
 
@@ -57,7 +66,7 @@ def slow_label_radius(votes, position, config, label, alpha) -> float:
     method = methods_of(votes)[0]
     if votes.rule == "top-k":
         return float(slow_radii(votes, position, config, (label,), alpha, method)[0][0])
-    hits = votes.hits(position, adaptive=True)[: config.n]
+    hits = votes.hits(position, adaptive=True)[: config.draws]
     return float(label_radii(hits, [label], config.rule, alpha=alpha, num_labels=12, sigma=0.5, method=method)[0])
 
 
@@ -66,10 +75,10 @@ def test_images_alone(tmp_path, kind) -> None:
     """Every claim is that of the image alone, for every kind of votes."""
     votes = of_kind(tmp_path, kind)
     methods = methods_of(votes)
-    found = certify_votes(votes, config_of(votes), methods=methods, labels=source_of(votes))
+    found = make_certificates(config_of(votes).replace(methods=tuple(methods)), votes, labels=source_of(votes))
     config, labelled = found.config, votes.provenance.labelled
     assert (found.rule_name, found.methods, found.labelled) == (votes.rule, methods, labelled)
-    assert (found.ids, found.noise, config.n) == (votes.ids, Gaussian(0.5), 200)
+    assert (found.ids, found.noise, config.draws) == (votes.ids, Gaussian(0.5), 200)
     assert found.draws == ((40, 100, 200) * 3 if votes.adaptive else (200,) * 9)
     assert (found.false_radii is None) == (votes.rule == "top-k")
     finite = 0
@@ -94,7 +103,7 @@ def test_images_alone(tmp_path, kind) -> None:
 def test_predicted_labels(tmp_path, kind) -> None:
     """The predicted labels come from all draws that certify."""
     votes = of_kind(tmp_path, kind)
-    found = certify_votes(votes, config_of(votes), labels=source_of(votes))
+    found = make_certificates(config_of(votes), votes, labels=source_of(votes))
     for position in range(9):
         row = votes.row(position, adaptive=True)
         hits = row.hits if votes.rule == "threshold" else hits_from_ranked(row.ranked, k_prime=2, num_labels=12)
@@ -113,7 +122,7 @@ def test_chosen_labels(tmp_path, kind) -> None:
     """Labels chosen by pilot draws are certified as a prediction is."""
     confirm_labels = pytest.importorskip("multiguard.smooth.prediction").confirm_labels
     votes = of_kind(tmp_path, kind)
-    found = certify_votes(votes, config_of(votes), methods=["joint"], labels="pilot")
+    found = make_certificates(config_of(votes).replace(methods=["joint"]), votes, labels="pilot")
     rule = found.config.rule
     for position, labels in enumerate(found.labels):
         fresh = as_array(votes.row(position).votes, rule.name)
@@ -129,7 +138,7 @@ def test_threshold_curves(tmp_path, kind) -> None:
     """Curves of the threshold rule are averages of its floors and ceilings."""
     votes = of_kind(tmp_path, kind)
     methods = methods_of(votes)
-    found = certify_votes(votes, config_of(votes), methods=methods, labels=source_of(votes))
+    found = make_certificates(config_of(votes).replace(methods=tuple(methods)), votes, labels=source_of(votes))
     drawn = curves(found, GRID, bands=0.9)
     assert [(c.method, c.averaging) for c in drawn] == [(m, each) for m in methods for each in ("mean", "pooled")]
     with_labels = [taken for taken, labels in zip(found.draws, found.labels, strict=True) if labels]
@@ -154,7 +163,7 @@ def test_empty_sets(tmp_path) -> None:
         VoteRow(run.image_ids[0], (), LabelSets.from_hits(hits), LabelSets.from_hits(~hits[:60] & False)),
         VoteRow(run.image_ids[1], (), LabelSets.from_hits(hits), LabelSets.from_hits(hits[:60])),
     ]
-    found = certify_votes(stored_rows(tmp_path, run, rows), CertifyConfig(Threshold(0.5)), labels="pilot")
+    found = make_certificates(CertifyConfig(threshold=0.5), stored_rows(tmp_path, run, rows), labels="pilot")
     assert found.labels == ((), (0,))
     assert found.predicted == ((0,), (0,))
     assert [len(each) for each in found.false_radii["joint"]] == [4, 3]
@@ -171,7 +180,7 @@ def test_one_label(tmp_path, methods: list[str]) -> None:
     fresh, pilot = np.repeat(np.array([[2], [1]], np.uint8), [185, 15], axis=0), np.full((20, 1), 2, np.uint8)
     fresh = np.random.default_rng(0).permutation(fresh)
     votes = stored_rows(tmp_path, run, [VoteRow(run.image_ids[0], (), fresh, pilot)])
-    found = certify_votes(votes, CertifyConfig(TopK(1, 1), 0.01), methods=methods, labels="pilot")
+    found = make_certificates(CertifyConfig(1, 1, alpha=0.01, methods=tuple(methods)), votes, labels="pilot")
     options = {"num_labels": 5, "noise": run.noise}
     one_claim = methods in (["coupled"], ["joint"])
     options["alpha"] = 0.01 if one_claim else 0.005
@@ -188,7 +197,7 @@ def test_pilot_draws(tmp_path) -> None:
     run = provenance(images=1, labels=4, draws=500, sigma=0.5, k_max=1, **UNLABELLED)
     fresh, pilot = np.full((500, 1), 1, np.uint8), np.zeros((60, 1), np.uint8)
     votes = stored_rows(tmp_path, run, [VoteRow(run.image_ids[0], (), fresh, pilot)])
-    found = certify_votes(votes, CertifyConfig(TopK(1, 1)), labels="pilot")
+    found = make_certificates(CertifyConfig(1, 1), votes, labels="pilot")
     assert found.labels == ((0,),)
     assert found.radii["coupled"][0].tolist() == found.label_radii[0].tolist() == [-np.inf]
     assert found.predicted == ((1,),)
@@ -199,7 +208,7 @@ def test_labels_without_a_hit(tmp_path) -> None:
     run = provenance(images=1, labels=8, draws=500, sigma=0.5, k_max=2, **UNLABELLED)
     fresh, pilot = (np.tile(np.array([5, 3], np.uint8), (draws, 1)) for draws in (500, 60))
     votes = stored_rows(tmp_path, run, [VoteRow(run.image_ids[0], (), fresh, pilot)])
-    found = certify_votes(votes, CertifyConfig(TopK(4, 2)), labels="pilot")
+    found = make_certificates(CertifyConfig(4, 2), votes, labels="pilot")
     assert found.labels == found.predicted == ((3, 5),)
     assert found.predicted_hits == ((500, 500),)
     scores = curves(found, [0.0])[0].scores
@@ -209,7 +218,9 @@ def test_labels_without_a_hit(tmp_path) -> None:
 def test_fewer_draws(tmp_path) -> None:
     """Fewer certifying draws still use all pilot draws."""
     votes = of_kind(tmp_path, "unlabelled threshold")
-    few, all_draws = (certify_votes(votes, CertifyConfig(Threshold(0.4), n=n), labels="pilot") for n in (10, None))
+    few, all_draws = (
+        make_certificates(CertifyConfig(threshold=0.4, draws=n), votes, labels="pilot") for n in (10, None)
+    )
     assert few.labels == all_draws.labels
     assert few.draws == (10,) * 9
     assert few.radii["joint"][1].tolist() != all_draws.radii["joint"][1].tolist()
@@ -218,7 +229,7 @@ def test_fewer_draws(tmp_path) -> None:
 def test_labels_and_pilot(tmp_path) -> None:
     """Labelled votes with pilot draws can be certified either way."""
     votes = votes_of_kind(tmp_path, pilot_draws=60)
-    truth, pilot = (certify_votes(votes, CertifyConfig(TopK(3, 2)), labels=source) for source in ("truth", "pilot"))
+    truth, pilot = (make_certificates(CertifyConfig(3, 2), votes, labels=source) for source in ("truth", "pilot"))
     assert (truth.labelled, truth.labels) == (True, votes.labels)
     assert not pilot.labelled
     assert all(len(labels) == 3 for labels in pilot.labels)
@@ -235,98 +246,33 @@ def test_sweep_points(tmp_path, kind) -> None:
     """Every point of a sweep is what it is alone."""
     votes = of_kind(tmp_path, kind)
     base, source, methods = config_of(votes), source_of(votes), methods_of(votes)
-    vary = VARIED[votes.rule] | ({} if votes.adaptive else {"n": [50, 200]})
-    found = sweep(votes, base, vary, GRID, methods=methods, labels=source)
+    varied = VARIED[votes.rule] | ({} if votes.adaptive else {"n": [50, 200]})
+    sweep = SweepConfig(**varied)
+    base = base.replace(methods=methods, bands=0, radius_step=0.25)
+    made = certify_votes(base, votes, sweep=sweep, labels=source).curves
+    found = [curve for curve in made if curve.config != base.resolve(votes.provenance)]
     rules = [TopK(1, 2), TopK(5, 2), TopK(3, 1)] if votes.rule == "top-k" else [Threshold(0.2), Threshold(0.7)]
-    points = [*(config_of(votes, rule=rule) for rule in rules), config_of(votes, alpha=1e-4)]
-    points += [] if votes.adaptive else [config_of(votes, n=50)]
-    expected = [
-        curve for point in points for curve in curves(certify_votes(votes, point, methods=methods, labels=source), GRID)
-    ]
-    assert_same_curves(found, expected)
+    points = [base.with_rule(rule) for rule in rules] + ([] if votes.adaptive else [base.vary("n", 50)])
+    points.append(base.vary("alpha", 1e-4))
+    alone = [make_certificates(point, votes, labels=source) for point in points]
+    assert_same_curves(found, [curve for one in alone for curve in curves(one, radius_grid(Gaussian(0.5), step=0.25))])
     assert len({tuple(curve.scores.precision) for curve in found if curve.method == methods[0]}) > 3
-
-
-@pytest.mark.parametrize("kind", ["adaptive", "adaptive threshold", "adaptive unlabelled"])
-@pytest.mark.parametrize("n", [40, 199, 200])
-def test_adaptive_n(tmp_path, kind, n) -> None:
-    """Adaptive votes are not certified as if n were fixed."""
-    votes = of_kind(tmp_path, kind)
-    options = {"labels": source_of(votes)}
-    with pytest.raises(InvalidInputError, match=f"n = {n}, but these votes are adaptive"):
-        certify_votes(votes, config_of(votes, n=n), **options)
-    with pytest.raises(InvalidInputError, match=f"n = {n}, but these votes are adaptive"):
-        sweep(votes, config_of(votes), {"n": [n]}, GRID, **options)
-
-
-@pytest.mark.parametrize("kind", ["adaptive", "adaptive threshold", "adaptive unlabelled"])
-@pytest.mark.parametrize("method", ["joint", "independent"])
-def test_adaptive_methods(tmp_path, kind, method) -> None:
-    """Methods that need a fixed n are refused; the default is the one that does not."""
-    votes = of_kind(tmp_path, kind)
-    source = source_of(votes)
-    with pytest.raises(InvalidInputError, match=f"method '{method}' needs a number of draws fixed beforehand"):
-        certify_votes(votes, config_of(votes), methods=["betting", method], labels=source)
-    with pytest.raises(InvalidInputError, match=f"method '{method}' needs a number of draws fixed beforehand"):
-        sweep(votes, config_of(votes), {"alpha": [0.1]}, GRID, methods=[method], labels=source)
-    assert certify_votes(votes, config_of(votes), labels=source).methods == ("betting",)
-
-
-@pytest.mark.parametrize(
-    ("kind", "config", "message"),
-    [
-        ("top-k", CertifyConfig(Threshold(0.5)), "votes of the top-k rule.*--k and --k-prime .rule=TopK"),
-        ("threshold", CertifyConfig(TopK(3, 2)), "votes of the threshold rule.*Threshold"),
-        ("unlabelled", CertifyConfig(TopK(3, 2)), "no ground truth; labels='pilot'"),
-        ("adaptive unlabelled threshold", CertifyConfig(Threshold(0.5)), "no ground truth"),
-        ("threshold", CertifyConfig(Threshold(0.5), alpha=1.0), "alpha"),
-        ("threshold", CertifyConfig(Threshold(0.5), n=201), "n = 201, but these votes hold 200 draws"),
-    ],
-)
-def test_refused_before_reading(tmp_path, monkeypatch, kind, config, message):
-    """Configs that the votes cannot provide are refused before any image is read."""
-    votes = of_kind(tmp_path, kind)
-    monkeypatch.setattr(votes, "row", lambda position, adaptive: pytest.fail("an image was read"))
-    with pytest.raises(MultiGuardError, match=message):
-        certify_votes(votes, config)
-    with pytest.raises(MultiGuardError, match=message):
-        sweep(votes, config, {"alpha": [0.1]}, GRID)
 
 
 def test_missing_pilot(tmp_path) -> None:
     """Labels come from pilot draws only where there are some."""
     votes = of_kind(tmp_path, "top-k")
     with pytest.raises(VotesError, match="no pilot draws to choose labels from, and the draws that certify must not"):
-        certify_votes(votes, CertifyConfig(TopK(3, 2)), labels="pilot")
+        make_certificates(CertifyConfig(3, 2), votes, labels="pilot")
     with pytest.raises(InvalidInputError, match="did you mean 'truth'"):
-        certify_votes(votes, CertifyConfig(TopK(3, 2)), labels="true")
+        make_certificates(CertifyConfig(3, 2), votes, labels="true")
 
 
-@pytest.mark.parametrize(
-    ("kind", "vary", "message"),
-    [
-        ("threshold", {"k": [1]}, "unknown parameter of a sweep of the threshold rule 'k'"),
-        ("top-k", {"threshold": [0.5]}, "unknown parameter of a sweep of the top-k rule 'threshold'"),
-        ("threshold", {"threshold": [0.5, 1.5]}, "strictly between 0 and 1"),
-    ],
-)
-def test_sweep_parameters(tmp_path, kind, vary, message) -> None:
-    """A sweep varies the parameters of its rule."""
-    votes = of_kind(tmp_path, kind)
-    with pytest.raises(InvalidInputError, match=message):
-        sweep(votes, config_of(votes), vary, GRID)
-
-
-def test_threshold_methods(tmp_path) -> None:
-    """The threshold rule has two methods."""
-    votes = of_kind(tmp_path, "threshold")
-    with pytest.raises(InvalidInputError, match="unknown method of the threshold rule 'paper'"):
-        certify_votes(votes, CertifyConfig(Threshold(0.5)), methods=("joint", "paper"))
-
-
-def test_plain_threshold(tmp_path) -> None:
-    """A threshold config holds plain numbers, however they were given."""
-    votes = of_kind(tmp_path, "threshold")
-    config = certify_votes(votes, CertifyConfig(Threshold(np.float64(0.5)), np.float64(0.01), np.int64(100))).config
-    assert config == CertifyConfig(Threshold(0.5), 0.01, 100)
-    assert [type(value) for value in (config.rule.t, config.alpha, config.n)] == [float, float, int]
+def test_refused_before_reading(tmp_path, monkeypatch):
+    """What the votes cannot provide is refused before any image is read, points of a sweep too."""
+    votes, unlabelled = of_kind(tmp_path / "a", "top-k"), of_kind(tmp_path / "b", "unlabelled")
+    monkeypatch.setattr(Votes, "rows", lambda self, adaptive=False: pytest.fail("an image was read"))
+    with pytest.raises(VotesError, match="no ground truth; labels='pilot'"):
+        certify_votes(CertifyConfig(3, 2), unlabelled)
+    with pytest.raises(InvalidInputError, match="draws is 201, but these votes hold 200 draws"):
+        certify_votes(CertifyConfig(3, 2), votes, sweep=SweepConfig(k=(1,), n=(100, 201)))

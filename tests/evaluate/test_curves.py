@@ -13,19 +13,18 @@ from multiguard.certify.noise import BandAblation, Gaussian, PixelAblation, Unif
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import (
     CertifyConfig,
-    certify_votes,
     curves,
     label_scores,
+    make_certificates,
     radius_grid,
     set_scores,
-    typical_radius,
 )
 
 
 @pytest.fixture(scope="module")
 def certified(tmp_path_factory):
     votes = random_votes(tmp_path_factory.mktemp("votes"))
-    return certify_votes(votes, CertifyConfig(TopK(3, 2)), methods=("joint", "jia"))
+    return make_certificates(CertifyConfig(3, 2, methods=("joint", "jia")), votes)
 
 
 def test_averagings(certified) -> None:
@@ -142,12 +141,3 @@ def test_whole_grids() -> None:
     assert len(radius_grid(PixelAblation(10, 50_000))) <= 202
     with pytest.raises(InvalidInputError, match="must be a whole number"):
         radius_grid(BandAblation(4, 32), step=0.5)
-
-
-def test_typical_radius() -> None:
-    """The radius to speak of first is sigma, or in the middle of what can be certified; at least 1 pixel."""
-    assert typical_radius(Gaussian(0.25)) == 0.25
-    for noise in (PixelAblation(45, 1024), BandAblation(4, 32)):
-        middle = (noise.variation(1) + 0.5) / 2 + 1e-9
-        assert noise.variation(typical_radius(noise)) <= middle < noise.variation(typical_radius(noise) + 1)
-    assert typical_radius(BandAblation(20, 32)) == 1

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 from tests.evaluate.votes_cases import UNLABELLED, random_votes, votes_of_kind
 
-from multiguard.certify import TopK, certified_radii, label_radii
+from multiguard.certify import certified_radii, label_radii
 from multiguard.certify.noise import BandAblation
-from multiguard.errors import InvalidInputError
-from multiguard.evaluate import CertifyConfig, certify_votes, curves, sweep
+from multiguard.evaluate import CertifyConfig, make_certificates
 
 BANDS = BandAblation(3, 24)
-CONFIG = CertifyConfig(TopK(k=3, k_prime=2))
+CONFIG = CertifyConfig(k=3, k_prime=2)
 
 
 @pytest.fixture(scope="module")
@@ -20,10 +19,10 @@ def votes(tmp_path_factory):
 
 def test_certificates(votes):
     """The radii are those of the enumerated certificate, whole numbers, for any alpha."""
-    found = certify_votes(votes, CONFIG)
+    found = make_certificates(CONFIG, votes)
     assert found.methods == ("enumerated",)
     assert found.noise == BANDS
-    other = certify_votes(votes, CertifyConfig(CONFIG.rule, alpha=0.5))
+    other = make_certificates(CertifyConfig(alpha=0.5).with_rule(CONFIG.rule), votes)
     for index, labels in enumerate(votes.labels):
         radii = found.radii["enumerated"][index]
         if labels:
@@ -38,28 +37,9 @@ def test_chosen_labels(tmp_path):
     """Without ground truth the votes themselves choose the labels, and every label has its own exact radius."""
     kind = UNLABELLED | {"pilot_draws": 0, "noise": BANDS, "draws": BANDS.columns}
     votes = votes_of_kind(tmp_path, **kind)
-    found = certify_votes(votes, CONFIG, labels="pilot")
+    found = make_certificates(CONFIG, votes, labels="pilot")
     for index, labels in enumerate(found.labels):
         ranked = votes.ranked(index)
         assert labels == CONFIG.rule.returned(ranked, 12)
         own = label_radii(ranked, labels, CONFIG.rule, noise=BANDS, num_labels=12, method="enumerated")
         assert found.label_radii[index].tolist() == own.tolist()
-
-
-def test_refusals(votes):
-    """Other methods, fewer bands, sweeps of n and alpha, and half a pixel are refused."""
-    with pytest.raises(InvalidInputError, match="needs random draws"):
-        certify_votes(votes, CONFIG, methods=["joint"])
-    with pytest.raises(InvalidInputError, match="must vote; leave n out"):
-        certify_votes(votes, CertifyConfig(CONFIG.rule, n=10))
-    for vary in ({"n": [10]}, {"alpha": [0.1]}):
-        with pytest.raises(InvalidInputError, match="nothing is random"):
-            sweep(votes, CONFIG, vary, [0.0])
-    with pytest.raises(InvalidInputError, match="give whole numbers"):
-        curves(certify_votes(votes, CONFIG), [0.0, 1.5])
-
-
-def test_sampled_votes(tmp_path):
-    """Votes of random draws are not certified by bands."""
-    with pytest.raises(InvalidInputError, match="is for band noise"):
-        certify_votes(random_votes(tmp_path, draws=40), CONFIG, methods=["enumerated"])

@@ -5,10 +5,10 @@ import pytest
 from scipy import stats
 from tests.evaluate.votes_cases import random_votes
 
-from multiguard.certify import TopK, certified_size
+from multiguard.certify import certified_size
 from multiguard.certify.noise import Gaussian
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import CertifyConfig, certify_votes, curves, mean_interval, paired_differences, radius_grid
+from multiguard.evaluate import CertifyConfig, curves, make_certificates, mean_interval, paired_differences, radius_grid
 
 GRID = radius_grid(Gaussian(0.5), step=0.25)
 
@@ -16,7 +16,7 @@ GRID = radius_grid(Gaussian(0.5), step=0.25)
 @pytest.fixture(scope="module")
 def certified(tmp_path_factory):
     votes = random_votes(tmp_path_factory.mktemp("votes"), images=40)
-    return certify_votes(votes, CertifyConfig(TopK(3, 2)), methods=["joint", "paper"])
+    return make_certificates(CertifyConfig(3, 2, methods=["joint", "paper"]), votes)
 
 
 @pytest.mark.parametrize("images", [1, 7, 60])

@@ -7,7 +7,7 @@ from multiguard.certify import Radii, Threshold, TopK, certified_size
 from multiguard.evaluate import scores, set_scores
 from multiguard.evaluate.intervals import mean_bands
 from multiguard.evaluate.scores import CertifiedCounts, certified_sizes
-from multiguard.io.ragged import Ragged
+from multiguard.io.rows import Rows
 
 RNG = np.random.default_rng(0)
 D = RNG.integers(0, 4, 50)
@@ -17,8 +17,8 @@ GRID = np.linspace(0, 1, 11)
 
 
 def counts(rule) -> CertifiedCounts:
-    false = None if isinstance(rule, TopK) else Ragged.of(FALSE, float)
-    return CertifiedCounts(Ragged.of(TRUE, float), false, D, rule, GRID)
+    false = None if isinstance(rule, TopK) else Rows.of(FALSE, float)
+    return CertifiedCounts(Rows.of(TRUE, float), false, D, rule, GRID)
 
 
 def test_sizes():
@@ -26,8 +26,8 @@ def test_sizes():
     grid = np.concatenate([GRID, *TRUE[:5]])
     grid = grid[grid >= 0]
     expected = np.stack([certified_size(each, grid) for each in TRUE], axis=-1)
-    assert np.array_equal(certified_sizes(Ragged.of(TRUE, float), grid), expected)
-    assert np.array_equal(certified_sizes(Ragged.of(TRUE, float), grid, slice(7, 20)), expected[:, 7:20])
+    assert np.array_equal(certified_sizes(Rows.of(TRUE, float), grid), expected)
+    assert np.array_equal(certified_sizes(Rows.of(TRUE, float), grid, slice(7, 20)), expected[:, 7:20])
 
 
 @pytest.mark.parametrize("averaging", ["mean", "pooled"])

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from tests.certify.cases import random_ranked, random_sets
 from tests.votes.vote_runs import provenance
 
-from multiguard.certify import Threshold, TopK
 from multiguard.certify.noise import Gaussian
 from multiguard.errors import ImageFailure
 from multiguard.evaluate import Certificates, CertifyConfig, Curve, LabelSource
-from multiguard.io.ragged import Ragged
+from multiguard.io.rows import Rows
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, Votes, VotesWriter, read_votes
 from multiguard.votes.types import vote_dtype
 
@@ -103,8 +103,8 @@ def _image(rng: np.random.Generator, run: Provenance, draws: int) -> tuple[Calla
 
 def config_of(votes: Votes, **changes) -> CertifyConfig:
     """A config that fits these votes."""
-    rule = Threshold(0.4) if votes.rule == "threshold" else TopK(k=3, k_prime=2)
-    return CertifyConfig(**{"rule": rule, "alpha": 0.01, **changes})
+    rule = {"threshold": 0.4} if votes.rule == "threshold" else {"k": 3, "k_prime": 2}
+    return CertifyConfig(**{**rule, "alpha": 0.01, **changes})
 
 
 def source_of(votes: Votes) -> LabelSource:
@@ -124,10 +124,12 @@ def as_lists(value: object) -> object:
     """A dataclass as plain values that compare by ==."""
     if isinstance(value, np.ndarray):
         return value.tolist()
-    if isinstance(value, tuple | list | Ragged):
+    if isinstance(value, tuple | list | Rows):
         return [as_lists(each) for each in value]
     if isinstance(value, Mapping):
         return [(key, as_lists(each)) for key, each in value.items()]
+    if isinstance(value, pa.Table):
+        return value.to_pylist()
     if hasattr(value, "__dataclass_fields__"):
         return {name: as_lists(getattr(value, name)) for name in value.__dataclass_fields__}
     return value

@@ -14,26 +14,21 @@ from tests.evaluate.votes_cases import random_votes, stored_votes
 from tests.pipeline.tiny_run import RECIPE, command
 
 import multiguard
-from multiguard.certify import TopK
 from multiguard.certify.noise import Gaussian
 from multiguard.cli.terminal import PlainConsole, printable
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.evaluate import CertifyConfig, certify_votes, curves, radius_grid
+from multiguard.evaluate import CertifyConfig, certify_votes, radius_grid, read_certificates, write_certificates
 from multiguard.models import load
 from multiguard.models.classifier import ModelOptions
 from multiguard.models.huggingface import load_hf
 from multiguard.models.loading import runs_code
 from multiguard.pipeline import parse_recipe, run_recipe
-from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.folders import check_inside
-from multiguard.pipeline.recipe import CertifyPart
 from multiguard.pipeline.record import RunRecord, StepRecord, read_record, write_record
 from multiguard.report import ReportConfig, report
-from multiguard.results import read_certificates, write_certificates
 
 GRID = radius_grid(Gaussian(0.5), step=0.5)
 SOURCE = Path(multiguard.__file__).parent
-PART = CertifyPart(k=3, k_prime=2)
 
 # ----------------------------------------------------------------------------------------- what can run code
 
@@ -114,7 +109,9 @@ def test_model_named_by_votes(tmp_path, trap):
     votes = random_votes(tmp_path / "run" / "votes", images=4, draws=50)
     source = {"data": {"data": "digits"}, "model": {"spec": trap}, "command": f"multiguard vote --model {trap}"}
     (tmp_path / "run" / "votes" / "source.json").write_text(json.dumps(source))
-    certified = certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", PART))
+    code, _, err = command("certify", tmp_path / "run" / "votes", "--k", 3, "--k-prime", 2)
+    assert code == 0, err
+    certified = read_certificates(tmp_path / "run" / "certificates")
     assert certified.source["model"]["spec"] == trap
     out = tmp_path / "out"
     report(ReportConfig(), {"": certified}, out=out)
@@ -250,10 +247,12 @@ def test_links_beside_results(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     random_votes(tmp_path / "run" / "votes", images=4, draws=50)
     (tmp_path / "run" / "certificates").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InvalidInputError, match="link that leads out"):
-        certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", PART))
+    typed = ("certify", tmp_path / "run" / "votes", "--k", 3, "--k-prime", 2)
+    code, _, err = command(*typed)
+    assert (code, "link that leads out" in err) == (2, True)
     (tmp_path / "run" / "certificates").unlink()
-    certified = certify(CertifyJob(tmp_path / "run" / "votes", tmp_path / "run" / "certificates", PART))
+    assert command(*typed)[0] == 0
+    certified = read_certificates(tmp_path / "run" / "certificates")
     (tmp_path / "run" / "figures").symlink_to(tmp_path / "elsewhere")
     home = tmp_path / "run"
     with pytest.raises(InvalidInputError, match="link that leads out"):
@@ -275,14 +274,14 @@ def test_outputs_outside_run_folder(tmp_path, name):
 def test_linked_files(tmp_path):
     """A link in place of a file that we would write leads nowhere: it is refused, with --force or without."""
     votes = random_votes(tmp_path / "votes", images=4, draws=50)
-    certified = certify_votes(votes, CertifyConfig(TopK(3, 2)))
+    certified = certify_votes(CertifyConfig(3, 2, radius_step=0.5), votes)
     (tmp_path / "mine").write_text("mine")
     for name in ("certificates.parquet", "curves.csv", ".certificates.parquet.json"):
         out = tmp_path / f"c-{name}"
         out.mkdir()
         (out / name).symlink_to(tmp_path / "mine")
         with pytest.raises(InvalidInputError, match=r"is not replaced|is a link"):
-            write_certificates(out, certified, curves(certified, GRID), radius=[0.25], votes=votes, force=True)
+            write_certificates(certified, out, force=True)
     assert (tmp_path / "mine").read_text() == "mine"
 
 
@@ -313,9 +312,8 @@ def named(tmp_path_factory):
         "dataset": "\x1b]31md",
     }
     votes = stored_votes(home / "votes", ranked, [[0, 1], [2, 8]], **names)
-    certified = certify_votes(votes, CertifyConfig(TopK(3, 2)))
-    drawn = curves(certified, GRID)
-    write_certificates(home / "c", certified, drawn, radius=GRID, votes=votes, command=f"</code>{SCRIPT}")
+    config = CertifyConfig(3, 2, radius_step=0.5, bands=0)
+    certify_votes(config, votes, command=f"</code>{SCRIPT}", out=home / "c")
     return home
 
 

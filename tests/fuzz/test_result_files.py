@@ -6,20 +6,28 @@ import shutil
 
 import pyarrow.parquet as pq
 import pytest
+from multiguard.results.table_file import _MARK as MARK
 from tests.evaluate.attack_cases import top_k_attacks
 from tests.evaluate.votes_cases import KINDS, as_lists, config_of, random_votes, source_of, votes_of_kind
 from tests.fuzz.mutations import damaged, estranged, estranged_text, fuzz, read_or_refused
 from tests.results.stored_metadata import forge, load_metadata
 
 from multiguard.certify.noise import Gaussian
-from multiguard.evaluate import certify_votes, curves, radius_grid
+from multiguard.evaluate import (
+    curves,
+    make_certificates,
+    radius_grid,
+    read_attacks,
+    read_certificates,
+    read_curves,
+    write_attacks,
+    write_certificates,
+)
 from multiguard.io.files import file_checksum
 from multiguard.io.records import checksum
-from multiguard.pipeline.certify_job import read_source
 from multiguard.report import Study, write_page, write_tables
-from multiguard.results import read_attacks, read_certificates, read_curves, write_attacks, write_certificates
-from multiguard.results.table_file import _MARK as MARK
 from multiguard.votes import read_votes
+from multiguard.votes.folder import read_source
 
 GRID = radius_grid(Gaussian(0.5), step=0.5)
 PARQUET = "certificates.parquet"
@@ -39,7 +47,7 @@ def proved(request, tmp_path_factory):
     """A certificates folder of either rule."""
     home = tmp_path_factory.mktemp("proved")
     found = votes_of_kind(home / "votes", images=5, labels=6, **KINDS[request.param])
-    certified = certify_votes(found, config_of(found), labels=source_of(found))
+    certified = make_certificates(config_of(found), found, labels=source_of(found))
     source = {"data": {"name": "digits", "root": None, "seed": 0, "labelled": True}, "command": "x"}
     write_certificates(home / "c", certified, curves(certified, GRID), radius=GRID, votes=found, source=source)
     return home / "c"
@@ -49,7 +57,7 @@ def certified_or_refused(folder) -> None:
     """Read the votes and certify them; either may refuse."""
     found = read_or_refused(lambda: read_votes(folder, partial=True))
     if found is not None and len(found):
-        read_or_refused(lambda: certify_votes(found, config_of(found, alpha=0.1), labels=source_of(found)))
+        read_or_refused(lambda: make_certificates(config_of(found, alpha=0.1), found, labels=source_of(found)))
 
 
 def copied(folder, target):

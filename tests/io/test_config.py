@@ -5,20 +5,20 @@ from typing import Annotated, Literal
 
 import pytest
 from msgspec.structs import fields
+from multiguard.pipeline.verify_config import VerifyConfig
 
 from multiguard.attack.config import AttackConfig
 from multiguard.data.config import DataConfig
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate import CertifyConfig, SweepConfig
 from multiguard.io.config import Config, Count, Positive, described, described_as, field_types, from_tree, to_tree
 from multiguard.models.config import ModelConfig
-from multiguard.pipeline.recipe import CertifyPart, SweepConfig
-from multiguard.pipeline.verify_config import VerifyConfig
 from multiguard.report.config import ReportConfig
 from multiguard.serve.limits import ServeConfig
 from multiguard.smooth.config import PredictConfig, VoteConfig
 from multiguard.train.config import TrainConfig
 
-CONFIGS = (AttackConfig, CertifyPart, DataConfig, ModelConfig, PredictConfig, ReportConfig, ServeConfig, SweepConfig)
+CONFIGS = (AttackConfig, CertifyConfig, DataConfig, ModelConfig, PredictConfig, ReportConfig, ServeConfig, SweepConfig)
 CONFIGS += (TrainConfig, VerifyConfig, VoteConfig)
 
 

@@ -10,12 +10,11 @@ from tests.pipeline.tiny_run import command
 
 from multiguard.data import DataConfig, open_dataset, read_image
 from multiguard.errors import MultiGuardError
+from multiguard.evaluate import read_attacks, read_certificates, read_tuned
 from multiguard.io.config import from_tree, to_tree
 from multiguard.io.files import mentions, read_regular
 from multiguard.pipeline.recipe_file import read_recipe
 from multiguard.pipeline.record import read_record
-from multiguard.results import read_attacks, read_certificates, read_curves
-from multiguard.results.signature_file import read_public_key, read_signature
 from multiguard.votes import read_votes
 from multiguard.votes.folder import check_votes_folder
 
@@ -44,11 +43,9 @@ READERS = {
     "manifest.json": read_votes,
     "certificates.parquet": read_certificates,
     "attack.parquet": read_attacks,
-    "curves.csv": lambda root: read_curves(root / "curves.csv"),
+    "tuned.json": lambda root: read_tuned(root / "tuned.json"),
     "run.json": read_record,
     "recipe.yaml": lambda root: read_recipe(root / "recipe.yaml"),
-    "signature.json": read_signature,
-    "key.pem": lambda root: read_public_key(root / "key.pem"),
     "labels.csv": lambda root: open_dataset("folder", root=root, split="all", table=root / "labels.csv"),
     "annotations/instances_val2014.json": lambda root: open_dataset("coco", root=root, split="val2014"),
     "ImageSets/Main/test.txt": voc,
@@ -61,8 +58,6 @@ READERS = {
 @pytest.mark.parametrize("name", READERS)
 def test_endless_file(tmp_path, name, kind):
     """Each reader refuses it in its own words."""
-    if name == "key.pem":
-        pytest.importorskip("cryptography")
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")

@@ -6,14 +6,11 @@ import torch
 
 from multiguard.attack import AttackConfig, attack
 from multiguard.data.config import DataConfig
-from multiguard.evaluate import tune
+from multiguard.evaluate import CertifyConfig, TuneConfig, certify_votes, read_certificates, tune
+from multiguard.evaluate.tuning import write_tuned
 from multiguard.models.config import ModelConfig
 from multiguard.pipeline import parse_recipe, run_recipe
-from multiguard.pipeline.certify_job import CertifyJob, certify
-from multiguard.pipeline.recipe import CertifyPart
-from multiguard.pipeline.tune_job import TuneJob, tune_votes
 from multiguard.report import ReportConfig, report
-from multiguard.results import read_certificates
 from multiguard.smooth.config import VoteConfig
 from multiguard.smooth.vote import vote
 from multiguard.votes import read_votes
@@ -35,8 +32,8 @@ def linear_model():
 
 
 @cache
-def _choice(rules, folder):
-    return tune([read_votes(folder)], rules, 0.0, images=6)
+def _choice(k, folder):
+    return tune(TuneConfig(radius=0, k=k, images=6), [read_votes(folder)])
 
 
 class Commands:
@@ -46,7 +43,7 @@ class Commands:
         self._inputs = inputs  # `votes` of two images, `certificates-3` and `certificates-4`, and `tuning`, other votes
 
     def certify(self, out, k, *, force=False):
-        certify(CertifyJob(self._inputs / "votes", out, CertifyPart(k=k, k_prime=2), force=force))
+        certify_votes(CertifyConfig(k=k, k_prime=2), read_votes(self._inputs / "votes"), out=out, force=force)
 
     def report(self, out, k, *, force=False):
         found = read_certificates(self._inputs / f"certificates-{k}")
@@ -63,12 +60,7 @@ class Commands:
         vote(part, source, ModelConfig(MODEL, output="logits"), noise="gaussian:0.5", out=out, force=force)
 
     def tune(self, out, k, *, force=False):
-        votes, part = (self._inputs / "tuning",), CertifyPart(k=k)
-        tune_votes(TuneJob(votes, out / "tuned.json", 0, part, images=6, force=force))
-
-    def choice(self, votes, rules, *_, **__):
-        """What `tune` chooses from these rules, made once."""
-        return _choice(tuple(rules), self._inputs / "tuning")
+        write_tuned(out / "tuned.json", _choice(k, self._inputs / "tuning"), force=force)
 
     def compare(self, out, k, *, force=False):
         found = read_certificates(self._inputs / f"certificates-{k}")

@@ -9,8 +9,8 @@ from tests.pipeline.tiny_run import command, state
 
 from multiguard.data import DigitsDataset
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate import read_certificates, read_curves
 from multiguard.pipeline import find_recipe, parse_recipe, recipe_names
-from multiguard.results import read_certificates, read_curves
 from multiguard.votes import read_votes
 
 MODEL = "model: {spec: tests.cli.test_certify:linear_model, output: logits}"

@@ -13,20 +13,16 @@ from multiguard.attack import AttackConfig, attack
 from multiguard.attack import outcomes as attack_outcomes
 from multiguard.certify import Gaussian
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.pipeline import certify_job, parse_recipe
-from multiguard.pipeline.certify_job import CertifyJob, certify
-from multiguard.pipeline.recipe import CertifyPart
+from multiguard.evaluate import CertifyConfig, certification, certify_votes, read_attacks
+from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
+from multiguard.pipeline import parse_recipe
 from multiguard.pipeline.runner import Observer
 from multiguard.pipeline.steps import CertifyStep, Plan, ReportStep
-from multiguard.pipeline.verify_job import VerifyJob, verify
-from multiguard.results import read_attacks
-from multiguard.results.certificate_files import CERTIFICATES_NAME
-from multiguard.results.signature_file import Signature
 from multiguard.smooth.config import PredictConfig
 from multiguard.smooth.predictor import Predictor
 from multiguard.votes import read_votes
 
-PART = CertifyPart(k=3, k_prime=2)
+PART = CertifyConfig(k=3, k_prime=2)
 
 
 @pytest.fixture
@@ -34,7 +30,7 @@ def home(tmp_path):
     """Votes of two runs, one and other, and the certificates of each."""
     for seed, name in enumerate(("one", "other")):
         random_votes(tmp_path / name, images=2, draws=20, seed=seed)
-        certify(CertifyJob(tmp_path / name, tmp_path / f"{name}-certificates", PART))
+        certify_votes(PART, read_votes(tmp_path / name), out=tmp_path / f"{name}-certificates")
     return tmp_path
 
 
@@ -58,19 +54,19 @@ def test_manifest(home, replace_after_reading):
 
 def test_votes_replaced_while_certifying(home, monkeypatch):
     """Certificates of one run are not recorded as finished for the votes that came in its place."""
-    made = certify_job.curves
+    made = certification.curves
 
     def replace_votes(*arguments, **options):
         put_in_place(home / "one", home / "other")
         return made(*arguments, **options)
 
-    job = CertifyJob(home / "one", home / "out", PART)
+    votes = read_votes(home / "one")
     with monkeypatch.context() as patch:
-        patch.setattr(certify_job, "curves", replace_votes)
-        first = certify(job)
+        patch.setattr(certification, "curves", replace_votes)
+        first = certify_votes(PART, votes, out=home / "out")
     assert first.votes_hash != sha256(home / "other" / "manifest.json")
     with pytest.raises(InvalidInputError, match="made with other settings"):
-        certify(job)
+        certify_votes(PART, read_votes(home / "one"), out=home / "out")
 
 
 def test_votes_replaced_in_a_run(home):
@@ -109,17 +105,6 @@ def test_certificates_replaced_while_attacking(home, monkeypatch):
     assert read_attacks(home / "attack").certificates_hash == expected
     with pytest.raises(InvalidInputError, match="made with other settings"):
         attack(AttackConfig(), home / "one-certificates", out=home / "attack")
-
-
-def test_signature_of_other_certificates(home, replace_after_reading, monkeypatch):
-    """A signature counts for the certificates that are verified, not for those that came in their place."""
-    path, other = home / "one-certificates" / CERTIFICATES_NAME, home / "other-certificates" / CERTIFICATES_NAME
-    signature = Signature(sha256(other), "00", "00")
-    monkeypatch.setattr("multiguard.pipeline.verify_job.read_signature", lambda folder: signature)
-    monkeypatch.setattr(Signature, "holds", lambda self: True)
-    replace_after_reading(path, other.read_bytes())
-    failed = [check.text for check in verify(VerifyJob(path.parent, home / "one")) if not check.passed]
-    assert failed[0] == "the signature is of other certificates"
 
 
 def test_image_replaced_while_predicting(tmp_path, replace_after_reading, monkeypatch):

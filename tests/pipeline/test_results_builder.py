@@ -5,9 +5,9 @@ from pathlib import Path
 from benchmarks.results import blocks
 from benchmarks.results.digits_run import digits_blocks
 
+from multiguard.evaluate import read_certificates
 from multiguard.io.rounding import percent_value
 from multiguard.report import Study
-from multiguard.results import read_certificates
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,7 +5,7 @@ import pytest
 from tests.pipeline.tiny_run import command
 
 from multiguard.certify import certified_size
-from multiguard.results import read_certificates
+from multiguard.evaluate import read_certificates
 
 SMALLER = {
     "train.model": "cnn:16",

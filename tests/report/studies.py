@@ -8,13 +8,11 @@ import numpy as np
 from tests.evaluate.votes_cases import stored_rows
 from tests.votes.vote_runs import provenance
 
-from multiguard.certify import Threshold, TopK
 from multiguard.certify.noise import BandAblation, Gaussian, Noise
 from multiguard.data import Sample
 from multiguard.errors import ImageFailure
-from multiguard.evaluate import CertifyConfig, certify_votes, curves, radius_grid, sweep
+from multiguard.evaluate import CertifyConfig, Results, SweepConfig, certify_votes, read_certificates
 from multiguard.report import Study
-from multiguard.results import Results, read_certificates, write_certificates
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow
 from multiguard.votes.types import vote_dtype
 
@@ -80,22 +78,18 @@ def make_run(
     for index, reason in (failed or {}).items():
         rows[index] = ImageFailure(run.image_ids[index], reason)
     votes = stored_rows(folder / "votes", run, rows)
-    config = config or CertifyConfig(Threshold(0.3) if votes.rule == "threshold" else TopK(k=5, k_prime=2))
-    grid = radius_grid(own, step=step or (None if own.whole else sigma / 10))
-    source = "truth" if run.labelled else "pilot"
+    config = config or (CertifyConfig(threshold=0.3) if votes.rule == "threshold" else CertifyConfig(k=5, k_prime=2))
+    step = step or (None if own.whole else sigma / 10)
     methods = methods if run.stops is None else ("betting",)
     methods = ("enumerated",) if isinstance(own, BandAblation) else methods
-    certificates = certify_votes(votes, config, methods=methods, labels=source)
-    made = curves(certificates, grid, bands=bands)
-    if swept:
-        every = THRESHOLD_SWEPT if votes.rule == "threshold" else SWEPT
-        vary = dict(every if swept is True else swept)
-        if run.stops is not None:
-            vary.pop("n", None)
-        made += sweep(votes, config, vary, grid, methods=methods, labels=source)
-    write_certificates(
-        folder / "certificates", certificates, made, radius=grid, votes=votes, command="multiguard certify"
-    )
+    config = config.replace(methods=tuple(methods), radius_step=step, bands=bands or 0)
+    every = THRESHOLD_SWEPT if votes.rule == "threshold" else SWEPT
+    vary = dict(every if swept is True else swept or {})
+    if run.stops is not None:
+        vary.pop("n", None)
+    sweep = SweepConfig(**{name: tuple(values) for name, values in vary.items()})
+    more = {"labels": "truth" if run.labelled else "pilot", "command": "multiguard certify", "force": True}
+    certify_votes(config, votes, sweep=sweep, out=folder / "certificates", **more)
     return read_certificates(folder / "certificates")
 
 
@@ -124,7 +118,7 @@ def full_study(folder: Path, **changes) -> Study:
     beside = {
         "low noise": make_run(folder / "low", sigma=0.25, trained=0.25, **changes),
         "clean training": make_run(folder / "clean", trained=0.0, spread=1.0, **changes),
-        "more labels": make_run(folder / "more", config=CertifyConfig(TopK(k=8, k_prime=2)), **changes),
+        "more labels": make_run(folder / "more", config=CertifyConfig(k=8, k_prime=2), **changes),
     }
     return Study(main, beside, "A small study", ["multiguard vote", "multiguard certify"])
 

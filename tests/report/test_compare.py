@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from tests.report.studies import THRESHOLD, UNLABELLED, make_run
 
-from multiguard.certify import TopK, certified_size
+from multiguard.certify import certified_size
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import CertifyConfig
+from multiguard.evaluate import CertifyConfig, Results
 from multiguard.report import ReportConfig, compare_runs, write_comparison
-from multiguard.results import Results
 
 RADII = (0.0, 0.25, 0.5)
 
@@ -121,7 +120,7 @@ def test_without_truth(tmp_path) -> None:
 
 def test_notes(runs, tmp_path) -> None:
     """Another alpha and other pixels are said."""
-    config = CertifyConfig(TopK(k=5, k_prime=2), alpha=0.1)
+    config = CertifyConfig(k=5, k_prime=2, alpha=0.1)
     hashes = {index: f"{index:064x}" for index in range(30)}
     loose = make_run(tmp_path, images=30, config=config, hashes=hashes)
     notes = " ".join(compared({"before": runs["before"], "loose": loose}).notes)

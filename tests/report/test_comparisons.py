@@ -24,7 +24,7 @@ def test_differences_named(tmp_path) -> None:
     """Other runs are named with what sets them apart."""
     main = make_run(tmp_path / "main")
     adaptive = make_run(tmp_path / "adaptive", **ADAPTIVE)
-    louder = make_run(tmp_path / "louder", sigma=1.0, trained=None, config=CertifyConfig(TopK(k=8, k_prime=2)))
+    louder = make_run(tmp_path / "louder", sigma=1.0, trained=None, config=CertifyConfig(k=8, k_prime=2))
     assert line_names(Study(main, {"early stops": adaptive, "louder": louder}), "runs") == [
         "this run: k = 5, n = 100, σ = 0.5, trained with σ = 0.5, method joint",
         "early stops: adaptive, n up to 100 (70 on average), method betting",

@@ -215,7 +215,7 @@ def test_imports(tmp_path: Path) -> None:
     make_run(tmp_path)
     code = (
         "import sys; from pathlib import Path\n"
-        "from multiguard.results import read_certificates; from multiguard.report import Study, draw_figures\n"
+        "from multiguard.evaluate import read_certificates; from multiguard.report import Study, draw_figures\n"
         f"run = Path({str(tmp_path)!r})\n"
         "draw_figures(Study(read_certificates(run / 'certificates')), run / 'figures', formats=['svg'])\n"
         "assert not {'matplotlib.pyplot', 'torch', 'plotly'} & set(sys.modules), 'imported'\n"

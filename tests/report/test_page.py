@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tests.report.studies import ADAPTIVE, THRESHOLD, UNLABELLED, NoiseImages, make_run
 
-from multiguard.certify import Threshold, TopK, certified_size
+from multiguard.certify import certified_size
 from multiguard.data import Sample
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import CertifyConfig
@@ -181,7 +181,7 @@ def test_guarantee_words(text: str, words: str) -> None:
 def test_tiny_alpha(tmp_path: Path) -> None:
     """A tiny alpha is not rounded away."""
     text = page_text(
-        Study(make_run(tmp_path, config=CertifyConfig(TopK(k=5, k_prime=2), alpha=1e-12))), tmp_path / "report.html"
+        Study(make_run(tmp_path, config=CertifyConfig(k=5, k_prime=2, alpha=1e-12))), tmp_path / "report.html"
     )
     guarantee = text.split('id="guarantee"')[1].split("</section>")[0]
     assert "with probability at least 99.9999999999 %" in guarantee
@@ -305,7 +305,7 @@ def without_tags(study: Study, path: Path) -> str:
 
 def test_nothing_predicted(tmp_path: Path) -> None:
     """Images without a predicted label are left out and counted."""
-    study = Study(make_run(tmp_path, **THRESHOLD, **UNLABELLED, config=CertifyConfig(Threshold(0.95))))
+    study = Study(make_run(tmp_path, **THRESHOLD, **UNLABELLED, config=CertifyConfig(threshold=0.95)))
     without = sum(not labels for labels in study.main.certificates.labels)
     assert 1 < without < 12
     words = f"{12 - without} images are averaged; {without} are left out because no label was predicted."

@@ -20,7 +20,7 @@ from tests.report.browsing import (
 )
 from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, make_run
 
-from multiguard.certify import TopK, certified_size
+from multiguard.certify import certified_size
 from multiguard.evaluate import CertifyConfig, Curve
 from multiguard.io.rounding import percent_value, round_up
 from multiguard.report import Study, write_page
@@ -223,7 +223,7 @@ def test_hostile_names_unlabelled(hostile_unlabelled: Study, paths: dict[str, Pa
 
 def test_labels_without_a_hit(tmp_path: Path, opened) -> None:
     """A card lists the labels that some draw returned, fewer than k, and ticks no other."""
-    main = make_run(tmp_path, draws=4, config=CertifyConfig(TopK(k=5, k_prime=1)), methods=("joint",))
+    main = make_run(tmp_path, draws=4, config=CertifyConfig(k=5, k_prime=1), methods=("joint",))
     write_page(Study(main), tmp_path / "report.html")
     proved, unticked = main.certificates, 0
     for card in cards(opened(tmp_path / "report.html").page, percents=".prediction small", marks=".mark"):

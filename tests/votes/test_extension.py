@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from tests.votes.vote_runs import ADAPTIVE, THRESHOLD, contents, provenance, row, same, write
 
-from multiguard.certify import Gaussian, TopK
+from multiguard.certify import Gaussian
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate import CertifyConfig
-from multiguard.evaluate.certifier import default_method, resolve_methods
+from multiguard.evaluate.certifier import default_method
 from multiguard.votes import VotesWriter, read_votes
 
 RUN = provenance()
@@ -133,6 +133,6 @@ def test_methods_of_extended_votes(tmp_path):
     assert default_method(read_votes(tmp_path).provenance) == "joint"
     extend(opened(tmp_path), [0, 1, 2])
     run = read_votes(tmp_path).provenance
-    assert resolve_methods(None, CertifyConfig(TopK(1, 1)), run) == ("betting",)
+    assert CertifyConfig(1, 1).resolve(run).methods == ("betting",)
     with pytest.raises(InvalidInputError, match="extended from 7 draws"):
-        resolve_methods(["joint"], CertifyConfig(TopK(1, 1)), run)
+        CertifyConfig(1, 1, methods=["joint"]).resolve(run)

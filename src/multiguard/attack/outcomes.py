@@ -20,8 +20,20 @@ from multiguard.certify.noise import Noise
 from multiguard.data.image import image_hash
 from multiguard.data.sample import IndexedDataset, fewer_images
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, Certificates, evaluated_size, radius_grid
+from multiguard.evaluate import (
+    AttackedImage,
+    AttackOutcome,
+    Attacks,
+    Certificates,
+    Results,
+    evaluated_size,
+    radius_grid,
+    read_attacks,
+    read_certificates,
+)
+from multiguard.evaluate.attack_files import ATTACK_NAME, attack_stage, stage_attacks
 from multiguard.evaluate.attack_outcomes import finite_radii, proved_sizes
+from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.config import to_tree
 from multiguard.io.files import file_checksum
@@ -29,9 +41,6 @@ from multiguard.io.rounding import plain
 from multiguard.io.writer import is_complete
 from multiguard.models.config import ModelConfig
 from multiguard.report import draw_attack, write_attack_table
-from multiguard.results import Results, read_attacks, read_certificates
-from multiguard.results.attack_files import ATTACK_NAME, attack_stage, stage_attacks
-from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.smooth import Smoother
 from multiguard.version import __version__
 

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from multiguard.data.config import DataConfig
 from multiguard.data.sample import IndexedDataset
 from multiguard.errors import DataError, InvalidInputError
+from multiguard.evaluate import Results
 from multiguard.io.config import from_tree
 from multiguard.models import Classifier
 from multiguard.models.classifier import state_hash
 from multiguard.models.config import ModelConfig, recorded_model
 from multiguard.models.denoiser import denoised_checksum
 from multiguard.models.loading import load_model, runs_code, weights_checksum
-from multiguard.results import Results
 from multiguard.smooth import Smoother
 from multiguard.smooth.fingerprint import execution
 

@@ -1,28 +1,23 @@
 """`multiguard certify`: what the votes prove, by each method."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from multiguard.certify.rules import RuleName
-from multiguard.cli.options import Fields, Force, typed_command, with_options
+from multiguard.cli.options import Force, typed_command, with_options
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate.config import CertifyConfig, SweepConfig
 from multiguard.io.names import unknown_name
-from multiguard.pipeline.recipe import CertifyPart
-from multiguard.smooth.config import VoteConfig
 
 if TYPE_CHECKING:
-    from multiguard.pipeline.certify_job import CertifyJob
-    from multiguard.results import Results
+    from multiguard.evaluate import LabelSource, Results, Tuned
 
 _Votes = Annotated[Path, Argument(help="The votes folder.")]
-_Rule = Annotated[dict[str, Any], Fields(VoteConfig, only=("rule",), help={"rule": "The rule [that of the votes]."})]
 _NoLabels = Annotated[bool, Option("--no-labels", help="Certify the labels that the pilot draws chose.")]
 _Sweep = Annotated[
     list[str] | None,
@@ -41,8 +36,7 @@ _VARIED = ("k", "k_prime", "threshold", "n", "alpha")
 @with_options
 def certify_command(
     votes: _Votes,
-    part: CertifyPart,
-    rule: _Rule,
+    config: CertifyConfig,
     no_labels: _NoLabels = False,
     sweep: _Sweep = None,
     tuned: _Tuned = None,
@@ -56,61 +50,86 @@ def certify_command(
 
     Example: multiguard certify runs/votes --k 4 --k-prime 2 --method all --out runs/certificates
     """
-    from multiguard.evaluate.certifier import every_method
-    from multiguard.pipeline.certify_job import CertifyJob, certify, with_choice, with_own_folder
-    from multiguard.results import read_tuned
-    from multiguard.votes.shards import open_manifest
+    from multiguard.evaluate import certify_votes, read_tuned
+    from multiguard.evaluate.certification import certify_request
+    from multiguard.pipeline.folders import check_content, check_inside
+    from multiguard.votes import read_votes
+    from multiguard.votes.folder import read_source
 
-    opened = open_manifest(votes)
-    run = opened.manifest.provenance
-    job = CertifyJob(
-        votes,
-        out or votes.parent / "certificates",
-        part,
-        rule.get("rule") or _meant(part) or run.rule,
-        labels="pilot" if no_labels else "truth",
-        vary=_varied(sweep or ()),
-        command=typed_command(),
-        force=force,
-    )
+    whole, source, choice = read_votes(votes), read_source(votes), None
+    taken = whole
     if tuned is not None:
-        job = with_choice(job, read_tuned(tuned))
-    if "all" in part.methods:
-        every = every_method(job.part.config(job.rule).rule, run, part.draws or run.draws)
-        methods = tuple(dict.fromkeys((*every, *(method for method in part.methods if method != "all"))))
-        job = replace(job, part=job.part.replace(methods=methods))
-    if out is None:
-        job = with_own_folder(job, opened.sha256)
+        choice = read_tuned(tuned)
+        config, taken = _chosen(config, choice), choice.others(whole)
+        source["tuned"] = {"left_out": len(whole) - len(taken), "radius": choice.config.radius}
+    varied = SweepConfig(**_varied(sweep or ()))
+    labels: LabelSource = "pilot" if no_labels else "truth"
+    request = certify_request(config, taken, varied, labels)
+    folder = out or votes.parent / "certificates"
+    if out is None and not force:
+        folder = _own_folder(folder, config, [*([labels] if no_labels else []), *(["tuned"] if tuned else [])], request)
+    check_content(folder, "certificates")
+    if folder.parent == votes.parent:
+        check_inside(votes.parent, folder)
+    more: dict[str, Any] = {"labels": labels, "source": source, "command": typed_command(), "force": force}
     with progress_bar("steps") as progress:
-        written = certify(job, progress, opened=opened)
-    _show(job, written)
+        written = certify_votes(config, taken, sweep=varied, out=folder, progress=progress, **more)
+    if choice is not None:
+        echo(f"{len(whole) - len(taken)} images chose {choice.best.config.rule.text}, and are not certified")
+    _show(written)
+    echo(f"certificates.parquet, curves.csv and labels.csv: {folder}")
 
 
-def _show(job: "CertifyJob", written: "Results") -> None:
+def _show(written: "Results") -> None:
     """Print the scores, and what they mean."""
     from multiguard.cli.score_table import show_scores
-    from multiguard.pipeline.certify_job import why_nothing
     from multiguard.report.words import closing_sentence
 
-    if job.tuned is not None:
-        left_out = written.source["tuned"]["left_out"]
-        echo(f"{left_out} images chose {job.tuned.best.rule.text}, and are not certified")
     show_scores(written, PlainConsole())
-    if (reason := why_nothing(written)) is not None:
+    if (reason := _why_nothing(written)) is not None:
         echo(f"\nnote: {reason}")
     echo(f"\n{fill(closing_sentence(written), 80)}")
-    echo(f"certificates.parquet, curves.csv and labels.csv: {job.out}")
 
 
-def _meant(part: CertifyPart) -> RuleName | None:
-    """The rule that the options belong to; None where there are none, or those of both."""
-    top_k, threshold = part.k is not None or part.k_prime is not None, part.threshold is not None
-    return None if top_k == threshold else "top-k" if top_k else "threshold"
+def _why_nothing(written: "Results") -> str | None:
+    """Why every certified number is 0, if the draws are too few to prove anything at all; None if they are not."""
+    from multiguard.certify.draw_limits import largest_radius, nothing_words
+
+    proved = written.certificates
+    draws, labels = max(proved.draws, default=0), len(proved.label_names)
+    rule, alpha, method = proved.config.rule, proved.config.alpha, proved.methods[0]
+    if draws == 0 or method not in ("joint", "coupled", "betting"):
+        return None
+    if largest_radius(draws, rule, labels, proved.noise, alpha, method) >= 0:
+        return None
+    return nothing_words(draws, rule, labels, alpha, method)
 
 
-def _varied(sweeps: Sequence[str]) -> dict[Any, list[float]]:
+def _chosen(config: CertifyConfig, choice: "Tuned") -> CertifyConfig:
+    """The config with the rule that was chosen; a rule of its own is refused."""
+    rule = choice.best.config.rule
+    for name in ("k", "k_prime", "threshold"):
+        if getattr(config, name) is not None:
+            raise InvalidInputError(f"{name} is given beside a tuned choice, which is {rule}; leave out one of them")
+    return config.with_rule(rule)
+
+
+def _own_folder(folder: Path, config: CertifyConfig, more: Sequence[str], request: dict[str, Any]) -> Path:
+    """The folder with the config in its name, if certificates of another config are there already."""
+    from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
+    from multiguard.io.writer import holds_other
+
+    if not holds_other(folder / CERTIFICATES_NAME, request):
+        return folder
+    left_out = {"alpha": CertifyConfig().alpha, "n": None}
+    values = {name: value for name, value in config.parameters.items() if left_out.get(name, 0) != value}
+    words = [f"{name.replace('_', '-')}-{value:g}" for name, value in values.items()]
+    return folder.with_name("-".join((folder.name, *words, *config.methods, *more)))
+
+
+def _varied(sweeps: Sequence[str]) -> dict[str, Any]:
     """The values of each parameter; a parameter that is named again adds to them."""
-    vary: dict[Any, list[float]] = {}
+    vary: dict[str, list[Any]] = {}
     for text in sweeps:
         name, _, values = text.partition("=")
         if name not in _VARIED:

@@ -134,15 +134,15 @@ def name_options(message: str) -> str:
     """
     from multiguard.attack.config import AttackConfig
     from multiguard.data.config import DataConfig
+    from multiguard.evaluate import CertifyConfig, TuneConfig
     from multiguard.models.config import ModelConfig
-    from multiguard.pipeline.recipe import CertifyPart
     from multiguard.report.config import ReportConfig
     from multiguard.serve.limits import ServeConfig
     from multiguard.smooth.config import PredictConfig, VoteConfig
     from multiguard.train.config import TrainConfig
 
     configs: tuple[type[Config], ...] = (DataConfig, ModelConfig, VoteConfig, TrainConfig, PredictConfig)
-    configs += (AttackConfig, CertifyPart, ReportConfig, ServeConfig)
+    configs += (AttackConfig, CertifyConfig, TuneConfig, ReportConfig, ServeConfig)
     names = {
         name: f"--{described_as(kind)[1] or name.replace('_', '-')}"
         for config in configs

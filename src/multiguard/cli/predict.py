@@ -23,7 +23,7 @@ from multiguard.smooth.config import PredictConfig
 
 if TYPE_CHECKING:
     from multiguard.certify.noise import Noise
-    from multiguard.results import Results
+    from multiguard.evaluate import Results
     from multiguard.smooth.prediction import Prediction
     from multiguard.smooth.predictor import Outcome, Predictor
 

@@ -17,8 +17,8 @@ from multiguard.report.config import ReportConfig
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from multiguard.evaluate import Results
     from multiguard.report import Leaderboard
-    from multiguard.results import Results
 
 _Runs = Annotated[list[str], Argument(help="Run folders or certificates folders, or NAME=FOLDER.", metavar="RUN...")]
 _Part = Annotated[dict[str, Any], Fields(ReportConfig, without=("level",))]

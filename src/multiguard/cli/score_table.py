@@ -10,11 +10,10 @@ from rich.table import Table
 
 from multiguard.certify.arrays import Floats
 from multiguard.certify.noise import Noise
-from multiguard.evaluate import AttackCurve, Attacks, Certificates, Curve, attack_curves
+from multiguard.evaluate import AttackCurve, Attacks, Certificates, Curve, Results, attack_curves
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import count, down_to_digits, percent, plain
 from multiguard.report.words import dataset_title
-from multiguard.results import Results
 
 _COLUMNS = 7
 _RADIUS_DIGITS = 4
@@ -65,7 +64,7 @@ def _heading(written: Results, curve: Curve) -> list[str]:
     """Which images the scores are of, and what is certified."""
     certificates, adaptive = written.certificates, written.provenance["stops"] is not None
     config, exact = certificates.config, certificates.noise.enumerated
-    rule = config.rule.text + ("" if adaptive or exact else f", n = {config.n}")
+    rule = config.rule.text + ("" if adaptive or exact else f", n = {config.draws}")
     error = "" if exact else f", alpha = {plain(config.alpha)}"
     lines = [
         f"{curve.scores.images} images of {dataset_title(written.provenance)}",
@@ -75,7 +74,7 @@ def _heading(written: Results, curve: Curve) -> list[str]:
     if exact:
         lines.append("every band votes, so nothing is random: these are proofs without exception")
     if adaptive:
-        lines.append(f"adaptive draws: {curve.mean_draws:.1f} per image on average, {config.n} at most")
+        lines.append(f"adaptive draws: {curve.mean_draws:.1f} per image on average, {config.draws} at most")
     if not certificates.labelled:
         chosen = f"{written.provenance['pilot_draws']} pilot draws chose the labels, other draws certify them"
         lines.append("the votes of all bands chose the labels" if exact else chosen)

@@ -12,12 +12,11 @@ from multiguard.cli.signals import graceful_stop
 from multiguard.cli.terminal import echo
 from multiguard.data.config import DataConfig
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate import CertifyConfig
 from multiguard.models.config import ModelConfig
-from multiguard.pipeline.recipe import CertifyPart
 from multiguard.smooth.config import VoteConfig, named_noise
 
 if TYPE_CHECKING:
-    from multiguard.evaluate import CertifyConfig
     from multiguard.smooth.vote import NamedRun
     from multiguard.votes import Votes
 
@@ -27,7 +26,7 @@ _Data = Annotated[DataConfig, Fields(help={"seed": "Seed of that sample [0], and
 _Target = Annotated[
     dict[str, Any],
     Fields(
-        CertifyPart,
+        CertifyConfig,
         only=("k", "k_prime", "threshold", "alpha"),
         help={
             "k": "For adaptive draws: the k to certify.",
@@ -113,10 +112,12 @@ def _show_result(votes: "Votes", out: Path) -> None:
     echo(f"{draws} on each of {len(votes)} images, {run.noise}: {out}")
 
 
-def _target(vote: VoteConfig, target: dict[str, Any]) -> "CertifyConfig | None":
+def _target(vote: VoteConfig, target: dict[str, Any]) -> CertifyConfig | None:
     """What adaptive draws try to prove; a fixed number of draws has no use for it."""
     if vote.adaptive:
-        return CertifyPart(**target).config(vote.rule)
+        config = CertifyConfig(**target)
+        config.rule_of(vote.rule)
+        return config
     for name in target:
         raise InvalidInputError(
             f"--{name.replace('_', '-')} tells adaptive draws when to stop, and --draws is {vote.most_draws}; "

@@ -1,5 +1,6 @@
 """What votes prove of a set of images: certificates, certified precision, recall and F1 at a radius, and sweeps."""
 
+from multiguard.evaluate.attack_files import AttackFolder, read_attacks, write_attacks
 from multiguard.evaluate.attack_outcomes import (
     AttackCurve,
     AttackedImage,
@@ -9,11 +10,14 @@ from multiguard.evaluate.attack_outcomes import (
     attack_curves,
     evaluated_size,
 )
-from multiguard.evaluate.certificates import Certificates, certify_votes
+from multiguard.evaluate.certificate_files import read_certificates, write_certificates
+from multiguard.evaluate.certificates import Certificates
+from multiguard.evaluate.certification import certify_votes, make_certificates
 from multiguard.evaluate.certifier import LabelSource
-from multiguard.evaluate.config import CertifyConfig, Parameter
-from multiguard.evaluate.curves import Curve, curves, method_curve, paired_differences, radius_grid, typical_radius
+from multiguard.evaluate.config import CertifyConfig, Parameter, SweepConfig
+from multiguard.evaluate.curves import Curve, curves, method_curve, paired_differences, radius_grid
 from multiguard.evaluate.intervals import Bands, Differences, mean_interval
+from multiguard.evaluate.results import Results
 from multiguard.evaluate.scores import (
     Averaging,
     LabelScores,
@@ -23,11 +27,20 @@ from multiguard.evaluate.scores import (
     prediction_scores,
     set_scores,
 )
-from multiguard.evaluate.sweeps import sweep
-from multiguard.evaluate.tuning import Candidate, Metric, Tuned, candidate_rules, tune
+from multiguard.evaluate.tuning import (
+    Candidate,
+    Metric,
+    TuneConfig,
+    Tuned,
+    candidate_rules,
+    read_tuned,
+    tune,
+    write_tuned,
+)
 
 __all__ = [
     "AttackCurve",
+    "AttackFolder",
     "AttackOutcome",
     "AttackedImage",
     "Attacks",
@@ -43,7 +56,10 @@ __all__ = [
     "LabelSource",
     "Metric",
     "Parameter",
+    "Results",
     "Scores",
+    "SweepConfig",
+    "TuneConfig",
     "Tuned",
     "attack_curves",
     "candidate_rules",
@@ -52,13 +68,18 @@ __all__ = [
     "evaluated_size",
     "image_scores",
     "label_scores",
+    "make_certificates",
     "mean_interval",
     "method_curve",
     "paired_differences",
     "prediction_scores",
     "radius_grid",
+    "read_attacks",
+    "read_certificates",
+    "read_tuned",
     "set_scores",
-    "sweep",
     "tune",
-    "typical_radius",
+    "write_attacks",
+    "write_certificates",
+    "write_tuned",
 ]

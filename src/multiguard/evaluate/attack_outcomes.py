@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc
 
-from multiguard.certify import Method, Rule, TopK, certified_size, clopper_pearson_lower, clopper_pearson_upper
+from multiguard.certify import Method, Rule, Threshold, certified_size, clopper_pearson_lower, clopper_pearson_upper
 from multiguard.certify.arrays import Floats, Ints
-from multiguard.certify.noise import BandAblation, Noise
+from multiguard.certify.noise import Noise
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.io.short_repr import short_repr
@@ -24,7 +24,7 @@ CLEAN, BEST = "none", "best"
 
 def goals(rule: Rule) -> tuple[Goal, ...]:
     """What can be attacked; the top-k rule returns k labels, so the labels of L that stay in decide the others, too."""
-    return ("in",) if isinstance(rule, TopK) else ("in", "out")
+    return ("in", "out") if rule.has_ceilings else ("in",)
 
 
 def evaluated_size(
@@ -45,6 +45,7 @@ def evaluated_size(
         beta: The probability that the bound may be too small; None if the draws are all there are, every band of an
             ablation, so that estimate and bound are the truth.
 
+    >>> from multiguard.certify import TopK
     >>> evaluated_size([100, 900, 800, 200], 1000, (0, 1), TopK(k=2, k_prime=2), "in", beta=0.001)
     (1, 1)
     >>> evaluated_size([1, 9, 8, 2], 10, (0, 1), TopK(k=2, k_prime=2), "in", beta=0.001)  # ten draws say little
@@ -72,11 +73,11 @@ def smallest_bound(draws: int, num_true: int, num_labels: int, rule: Rule, goal:
     """
     level, num_false = beta / (2 * num_labels), num_labels - num_true
     never = float(clopper_pearson_upper(0, draws, level))
-    if not isinstance(rule, TopK):
+    if isinstance(rule, Threshold):
         always = float(clopper_pearson_lower(draws, draws, level))
         excluded, most = (never < rule.t, num_true) if goal == "in" else (always >= rule.t, num_false)
         return 0 if excluded else most
-    most = min(num_true, rule.k)
+    most = rule.sizes(num_true)
     for size in range(1, most + 1):
         # The size-th of L is out if this many rivals, which share k' hits per draw, are above a label never hit.
         rivals = rule.k - size + 1
@@ -88,12 +89,10 @@ def smallest_bound(draws: int, num_true: int, num_labels: int, rule: Rule, goal:
 
 def _most_staying(low: Floats, high: Floats, inside: NDArray[np.bool_], rule: Rule, goal: Goal) -> int:
     """The most labels that can stay if each probability lies between `low` and `high`."""
-    if not isinstance(rule, TopK):
-        return int(np.sum(high[inside] >= rule.t if goal == "in" else low[~inside] < rule.t))
-    # Fewer than e of L are among the k most probable exactly where k - e + 1 others are above its e-th.
-    ours, others = np.sort(high[inside])[::-1], np.sort(low[~inside])[::-1]
-    sizes = range(1, min(len(ours), rule.k) + 1)
-    return max((e for e in sizes if rule.k - e >= len(others) or ours[e - 1] >= others[rule.k - e]), default=0)
+    if goal == "in":
+        return rule.most_staying(low, high, inside)
+    assert isinstance(rule, Threshold)
+    return rule.most_out(low, inside)
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,7 @@ class Attacks:
     @property
     def exact(self) -> bool:
         """Whether every band of an ablation votes: then nothing is estimated, and nothing holds by probability."""
-        return isinstance(self.noise, BandAblation)
+        return self.noise.enumerated
 
     def _smallest_bounds(self, image: AttackedImage) -> dict[Goal, int]:
         if self.exact:
@@ -204,9 +203,9 @@ class Attacks:
         """
         if self.exact:
             return 0.0 if broken else 1.0
-        proofs, rule = 1, self.config.rule
-        if method == "jia" and isinstance(rule, TopK):
-            proofs = max(min(len(image.labels), rule.k) for image in self.images)
+        proofs = 1
+        if method == "jia":
+            proofs = max(self.config.rule.sizes(len(image.labels)) for image in self.images)
         wrong = min(1.0, proofs * self.config.alpha + self.beta)
         # The upper tail of a binomial is the distribution function of a beta.
         return float(betainc(broken, len(self.images) - broken + 1, wrong)) if broken else 1.0
@@ -234,7 +233,7 @@ def attack_curves(attacks: Attacks, radius: ArrayLike | None = None) -> list[Att
     >>> from multiguard.certify.noise import Gaussian
     >>> outcomes = (AttackOutcome("none", "in", 0.0, 0.0, 2, 2), AttackOutcome("pgd", "in", 0.5, 0.49, 1, 1))
     >>> image = AttackedImage("000042", (0, 1), {"in": {"joint": np.array([0.6, 0.2])}}, outcomes)
-    >>> config, names = CertifyConfig(TopK(2, 1), n=100), ("cat", "dog", "emu")
+    >>> config, names = CertifyConfig(2, 1, draws=100), ("cat", "dog", "emu")
     >>> attacks = Attacks(config, Gaussian(0.5), names, True, ("joint",), (0.0, 0.5), ("pgd",), 0.001, 200, (image,), 0)
     >>> (curve,) = attack_curves(attacks)
     >>> curve.certified["joint"].tolist(), curve.reached["pgd"].tolist()

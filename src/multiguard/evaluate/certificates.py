@@ -1,39 +1,26 @@
-"""From votes to certificates: what is proved of every image with one config."""
+"""Certificates: an Arrow table with what is proved of each image, and the config that it was proved with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import DTypeLike
-
-from multiguard.certify import Method, Radii, RuleName, TopK
+from multiguard.certify import Method, Radii, Rule
 from multiguard.certify.arrays import Floats
 from multiguard.certify.noise import Noise
-from multiguard.errors import ImageFailure, InvalidInputError
-from multiguard.evaluate import scores
-from multiguard.evaluate.certifier import Certifier, Labels, LabelSource, resolve_methods
+from multiguard.certify.rules import RuleName
+from multiguard.errors import ImageFailure
 from multiguard.evaluate.config import CertifyConfig
-from multiguard.evaluate.scores import CertifiedCounts
-from multiguard.io.ragged import Ragged
+from multiguard.evaluate.scores import IMAGES_AT_A_TIME, CertifiedCounts
+from multiguard.io.rows import Rows
 from multiguard.io.short_repr import short_repr
 
 if TYPE_CHECKING:
-    from multiguard.votes import VoteRow, Votes
+    import pyarrow as pa
 
-Progress = Callable[[int, int], None]
-
-# The votes of about this many bytes are held at a time; each is read from the disk once.
-_BYTES_AT_A_TIME = 1 << 26
-# Images with equally many labels are solved together: more than this many gain little, and would hide progress.
-_IMAGES_AT_A_TIME = 512
-_RAGGED: dict[str, DTypeLike] = {
-    **dict.fromkeys(("ids", "image_hashes"), str),
-    **dict.fromkeys(("labels", "predicted", "predicted_hits", "bare"), np.int64),
-    "label_radii": np.float64,
-}
+Labels = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,66 +33,96 @@ class Certificates:
     labels with such radii prove as much of the set (method joint); they say how many of the predicted labels stay, not
     that these are right. With the method `jia` the claims on a set hold each alone, for its own number of labels.
 
-    Attributes:
-        config: What is certified; n is a number, in an adaptive run the most draws that an image took.
-        noise: The noise, and so the attacker: what a radius is the size of.
-        label_names: The c label names, in index order.
-        ids: The ids of the images that were voted on.
-        labelled: Whether L is the ground truth; if not, pilot draws chose it, which certify nothing.
-        labels: For each image the indices of L, d of them; chosen ones most hits first.
-        radii: For each method and image up to which radius at least e = 1, 2, ... labels of L are returned:
-            (min(d, k),) for the top-k rule, (d,) for the threshold rule.
-        false_radii: For each method and image up to which radius at most m = 0, 1, ... labels outside L are returned,
-            (c - d,), together with `radii`; None for the top-k rule, where at most k - e are.
-        label_radii: For each image and each label of L, in the order of `labels`, the radius up to which that label
-            alone is returned: for the top-k rule against all other labels (method joint, for adaptive votes betting).
-        predicted: For each image the labels that the smoothed classifier would return if the certifying draws were
-            all, most hits first, ties by index: an estimate, not a claim.
-        predicted_hits: In how many draws each of them was hit.
-        bare: For each image the labels that the base classifier returns without noise, as many as the smoothed one: it
-            is what the classifier was before smoothing, not a claim. None where the votes do not say.
-        draws: How many draws certify each image; all alike unless the run was adaptive.
-        image_hashes: For each image the `image_hash` of the pixels that were voted on; None where the votes do not have
-            it.
-        failures: The images that could not be voted on, and why. Nothing is proved of them: no number here includes
-            them, and every summary says how many they are.
+    Each column of the table is an attribute. An image that could not be voted on has no row: nothing is proved of it,
+    no number includes it, and every summary counts it.
 
-    >>> from multiguard import TopK, read_votes
-    >>> certificates = certify_votes(read_votes(folder), CertifyConfig(TopK(k=10, k_prime=3)))
+    >>> from multiguard import CertifyConfig, certify_votes, read_votes
+    >>> certificates = certify_votes(CertifyConfig(k=10, k_prime=3), read_votes(folder)).certificates
     >>> certificates.ids[1], certificates.labels[1], certificates.draws[1]  # a folder with the votes of 5 images
     ('image-é-1', (0,), 7)
     """
 
-    config: CertifyConfig
-    noise: Noise
-    label_names: tuple[str, ...]
-    ids: Ragged[str]
-    labelled: bool
-    labels: Ragged[Labels]
-    radii: Mapping[Method, Ragged[Floats]]
-    false_radii: Mapping[Method, Ragged[Floats]] | None
-    label_radii: Ragged[Floats]
-    predicted: Ragged[Labels]
-    predicted_hits: Ragged[tuple[int, ...]]
-    bare: Ragged[Labels | None]
-    draws: tuple[int, ...]
-    image_hashes: Ragged[str | None]
-    failures: tuple[ImageFailure, ...]
+    config: CertifyConfig  # what is certified; its draws are a number, in an adaptive run the most that an image took
+    noise: Noise  # the noise, and so the attacker: what a radius is the size of
+    label_names: tuple[str, ...]  # the c label names, in index order
+    labelled: bool  # whether L is the ground truth; if not, pilot draws chose it, which certify nothing
+    table: pa.Table  # one row per image
+    failures: tuple[ImageFailure, ...]  # the images that could not be voted on, and why
 
     __repr__ = short_repr
 
-    def __post_init__(self) -> None:
-        for name, dtype in _RAGGED.items():
-            object.__setattr__(self, name, Ragged.of(getattr(self, name), dtype))
-        for name in ("radii", "false_radii"):
-            if (by_method := getattr(self, name)) is not None:
-                rows = {method: Ragged.of(radii, np.float64) for method, radii in by_method.items()}
-                object.__setattr__(self, name, rows)
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @cached_property
+    def ids(self) -> Rows[str]:
+        """The ids of the images that were voted on."""
+        return Rows(as_array(self.table, "id"))
+
+    @cached_property
+    def labels(self) -> Rows[Labels]:
+        """For each image the indices of L, d of them; chosen ones most hits first."""
+        return Rows(as_array(self.table, "labels"))
+
+    @cached_property
+    def radii(self) -> dict[Method, Rows[Floats]]:
+        """For each method and image up to which radius at least e = 1, 2, ... labels of L are returned.
+
+        They are (min(d, k),) for the top-k rule, (d,) for the threshold rule.
+        """
+        return self._by_method("radii")
+
+    @cached_property
+    def false_radii(self) -> dict[Method, Rows[Floats]] | None:
+        """For each method and image up to which radius at most m = 0, 1, ... labels outside L are returned, (c - d,).
+
+        They hold together with `radii`; None for the top-k rule, where at most k - e are returned.
+        """
+        return self._by_method("false_radii") if "false_radii" in self.table.column_names else None
+
+    @cached_property
+    def label_radii(self) -> Rows[Floats]:
+        """For each image and label of L, in the order of `labels`, the radius up to which it alone is returned.
+
+        For the top-k rule that is against all other labels (method joint, for adaptive votes betting).
+        """
+        return Rows(as_array(self.table, "label_radii"))
+
+    @cached_property
+    def predicted(self) -> Rows[Labels]:
+        """What the smoothed classifier would return if the certifying draws were all: an estimate, not a claim.
+
+        Most hits come first, ties by index.
+        """
+        return Rows(as_array(self.table, "predicted"))
+
+    @cached_property
+    def predicted_hits(self) -> Rows[tuple[int, ...]]:
+        """The hit count of each predicted label."""
+        return Rows(as_array(self.table, "predicted_hits"))
+
+    @cached_property
+    def bare(self) -> Rows[Labels | None]:
+        """The labels that the base classifier returns without noise, as many as the smoothed one; None if unknown.
+
+        It is what the classifier was before smoothing, not a claim.
+        """
+        return Rows(as_array(self.table, "bare"))
+
+    @cached_property
+    def draws(self) -> tuple[int, ...]:
+        """How many draws certify each image; all alike unless the run was adaptive."""
+        return tuple(as_array(self.table, "draws").to_pylist())
+
+    @cached_property
+    def image_hashes(self) -> Rows[str | None]:
+        """The `image_hash` of the pixels that were voted on; None where the votes do not have it."""
+        return Rows(as_array(self.table, "image_sha256"))
 
     @property
     def methods(self) -> tuple[Method, ...]:
         """The methods that the radii were proved with."""
-        return tuple(self.radii)
+        return self.config.methods
 
     @property
     def rule_name(self) -> RuleName:
@@ -115,20 +132,13 @@ class Certificates:
     def only(self, ids: Sequence[str]) -> Certificates:
         """The claims on these images alone, in this order; images that failed are left out."""
         positions = {image_id: position for position, image_id in enumerate(self.ids)}
-        return replace(self._at([positions[image_id] for image_id in ids]), failures=())
+        chosen = [positions[image_id] for image_id in ids]
+        return replace(self, table=self.table.take(chosen), failures=())
 
     def parts(self) -> Iterator[Certificates]:
         """The claims on some images at a time, in order."""
-        for start in range(0, max(1, len(self.ids)), scores.IMAGES_AT_A_TIME):
-            yield self._at(range(len(self.ids))[start : start + scores.IMAGES_AT_A_TIME])
-
-    def _at(self, chosen: Sequence[int]) -> Certificates:
-        """The claims on the images at these positions."""
-        fields: dict[str, Any] = {name: getattr(self, name).take(chosen) for name in _RAGGED}
-        radii = {method: each.take(chosen) for method, each in self.radii.items()}
-        false = None if self.false_radii is None else {m: each.take(chosen) for m, each in self.false_radii.items()}
-        draws = tuple(self.draws[position] for position in chosen)
-        return replace(self, **fields, radii=radii, false_radii=false, draws=draws)
+        for start in range(0, max(1, len(self)), IMAGES_AT_A_TIME):
+            yield replace(self, table=self.table.slice(start, IMAGES_AT_A_TIME))
 
     def set_radii(self, method: Method) -> list[Radii]:
         """For each image what this method proves of L as a set."""
@@ -141,112 +151,37 @@ class Certificates:
         false = None if self.false_radii is None else self.false_radii[method]
         return CertifiedCounts(self.radii[method], false, self.labels.lengths, self.config.rule, radius)
 
+    def _by_method(self, name: str) -> dict[Method, Rows[Floats]]:
+        structure = as_array(self.table, name)
+        return {method: Rows(structure.field(method)) for method in self.methods}
 
-def certify_votes(
-    votes: Votes,
-    config: CertifyConfig,
-    *,
-    methods: Sequence[Method] | None = None,
-    labels: LabelSource = "truth",
-    progress: Progress | None = None,
-) -> Certificates:
-    """The claims on each image, by each method, hold with probability at least 1 - alpha over its draws.
 
-    The votes of every image are read once. Adaptive votes are certified by the method betting only.
+def certificates_schema(methods: Sequence[Method], rule: Rule, labels: pa.DataType | None = None) -> pa.Schema:
+    """The columns of the table; `false_radii` is there for the threshold rule only.
 
     Args:
-        votes: What `read_votes` returns.
-        config: The rule, alpha and n.
-        methods: The methods to prove with, on the same votes; by default that of `certified_radii` for this rule, noise
-            and n, for adaptive votes "betting". The threshold rule has "joint", "coupled", "betting" and "independent".
-        labels: "truth", to certify the true labels, which must not have been chosen from these draws; or "pilot", to
-            certify the labels that the pilot draws choose. Then recall is the fraction of the predicted labels that
-            provably stay.
-        progress: Called with the number of images done and of all images.
-
-    >>> from multiguard import TopK, read_votes
-    >>> votes = read_votes(folder)  # a folder with the votes of 5 images
-    >>> certificates = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=3)), methods=["joint", "paper"])
-    >>> certificates.methods, certificates.config.n, len(certificates.radii["joint"])
-    (('joint', 'paper'), 7, 5)
+        methods: The methods that prove something of sets.
+        rule: The smoothed classifier.
+        labels: The type of a label: its index by default, its name in files.
     """
-    configs = [config.resolve(votes.provenance)]
-    proven_by = resolve_methods(methods, config, votes.provenance)
-    return certify_configs(votes, configs, proven_by, labels, per_unit(progress, len(votes)))[0]
+    import pyarrow as pa
+
+    numbers, several = pa.large_list(pa.float64()), pa.large_list(labels or pa.uint16())
+    by_method = pa.struct([(method, numbers) for method in methods])
+    ceilings = [("false_radii", by_method)] if rule.has_ceilings else []
+    columns: list[tuple[str, pa.DataType]] = [
+        *(("id", pa.string()), ("labels", several), ("radii", by_method), *ceilings, ("label_radii", numbers)),
+        *(("predicted", several), ("predicted_hits", pa.large_list(pa.int64())), ("draws", pa.int64())),
+        *(("image_sha256", pa.string()), ("bare", several)),
+    ]
+    return pa.schema(columns)
 
 
-def certify_configs(
-    votes: Votes,
-    configs: Sequence[CertifyConfig],
-    methods: Sequence[Method],
-    source: LabelSource,
-    progress: Progress | None,
-    *,
-    sets_only: bool = False,
-) -> list[Certificates]:
-    """The promise of `certify_votes` for each of these resolved configs; the votes of every image are read once.
+def as_array(table: pa.Table, name: str) -> Any:
+    """A column as one array."""
+    import pyarrow as pa
 
-    `progress` counts steps. With `sets_only`, `label_radii` and `predicted` are left empty where they are not needed.
-    """
-    certifiers = [Certifier(votes, config, methods, source) for config in configs]
-    done, steps = 0, len(votes) * sum(1 + len(certifier.radii) for certifier in certifiers)
-    for rows in _portions(votes):
-        for certifier in certifiers:
-            for _ in certifier.take(rows, sets_only=sets_only):
-                done += len(rows)
-                if progress is not None:
-                    progress(done, steps)
-    return [_collect(votes, certifier, source) for certifier in certifiers]
-
-
-def _collect(votes: Votes, certifier: Certifier, source: LabelSource) -> Certificates:
-    run, many = votes.provenance, isinstance(certifier.config.rule, TopK)
-    ceilings = None if many else {method: radii.build() for method, radii in certifier.false_radii.items()}
-    return Certificates(
-        config=certifier.config,
-        noise=run.noise,
-        label_names=run.label_names,
-        ids=Ragged.of(votes.ids, str),
-        labelled=source == "truth",
-        labels=certifier.labels.build(),
-        radii={method: radii.build() for method, radii in certifier.radii.items()},
-        false_radii=ceilings,
-        label_radii=certifier.label_radii.build(),
-        predicted=certifier.predicted.build(),
-        predicted_hits=certifier.predicted_hits.build(),
-        bare=certifier.bare.build(),
-        draws=draws_taken(votes, certifier.config),
-        image_hashes=Ragged.of(votes.image_hashes, str),
-        failures=votes.failures,
-    )
-
-
-def per_unit(progress: Progress | None, total: int) -> Progress | None:
-    """Progress in steps, reported as progress in `total` units; the last unit only when all is done."""
-    return None if progress is None else lambda done, steps: progress(total * done // steps, total)
-
-
-def draws_taken(votes: Votes, config: CertifyConfig) -> tuple[int, ...]:
-    """How many draws of each image certify it."""
-    return tuple(min(config.draws, votes.draws_of(position)) for position in range(len(votes)))
-
-
-def _portions(votes: Votes) -> Iterator[list[VoteRow]]:
-    """All images in order, in runs whose votes fit in memory together."""
-    if len(votes) == 0:
-        failed = f": all {len(votes.failures)} images failed" if votes.failures else ""
-        raise InvalidInputError(f"these votes hold no image, so there is nothing to certify{failed}")
-    rows: list[VoteRow] = []
-    held = 0
-    for row in votes.rows(adaptive=votes.adaptive):
-        rows.append(row)
-        held += _bytes(row)
-        if held >= _BYTES_AT_A_TIME or len(rows) == _IMAGES_AT_A_TIME:
-            yield rows
-            rows, held = [], 0
-    if rows:
-        yield rows
-
-
-def _bytes(row: VoteRow) -> int:
-    return row.votes.nbytes if isinstance(row.votes, np.ndarray) else row.votes.packed.nbytes
+    chunks = table.column(name).chunks
+    if len(chunks) == 1:
+        return chunks[0]
+    return pa.concat_arrays(chunks) if chunks else pa.array([], table.schema.field(name).type)

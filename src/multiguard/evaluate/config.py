@@ -1,15 +1,17 @@
-"""What is certified from votes: one config object, and whether a run of votes can provide it."""
+"""What is certified from votes, as a config; and whether a run of votes can provide it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from multiguard.certify import Rule, TopK, make_rule
-from multiguard.certify.arguments import check_alpha, is_whole
-from multiguard.certify.noise import BandAblation
-from multiguard.certify.rules import check_ranks
+from msgspec import Meta
+
+from multiguard.certify import Method, Rule, make_rule
+from multiguard.certify.arguments import check_alpha
+from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError, VotesError
+from multiguard.evaluate.methods import resolve_methods
+from multiguard.io.config import Config, Count, Positive, described
 
 if TYPE_CHECKING:
     from multiguard.votes import Provenance
@@ -17,80 +19,150 @@ if TYPE_CHECKING:
 Parameter = Literal["k", "k_prime", "threshold", "n", "alpha"]
 
 
-@dataclass(frozen=True)
-class CertifyConfig:
-    """What one certificate is about; its promise is for this choice, made without seeing the votes.
+class CertifyConfig(Config, frozen=True):
+    """What is certified; a certificate's promise is for this choice, made without seeing the votes.
 
-    Attributes:
-        rule: The smoothed classifier, `TopK` or `Threshold`.
-        alpha: The error allowed for each image; it plays no part where every band of an ablation votes.
-        n: The first n draws of each image; None for all of them, the only choice for adaptive votes and for bands.
+    Of adaptive votes all draws are taken, and of a band ablation every band: `draws` is then left out. Where every band
+    votes, alpha has no effect.
 
-    >>> from multiguard.certify import TopK
-    >>> CertifyConfig(TopK(k=5, k_prime=3), n=1000)
-    CertifyConfig(rule=TopK(k=5, k_prime=3), alpha=0.001, n=1000)
+    >>> CertifyConfig(k=3, k_prime=1).rule
+    TopK(k=3, k_prime=1)
+    >>> CertifyConfig(threshold=0.5, draws=1000).parameters
+    {'threshold': 0.5, 'n': 1000, 'alpha': 0.001}
     """
 
-    rule: Rule
-    alpha: float = 0.001
-    n: int | None = None
+    k: Annotated[Count | None, described("For top-k: labels that the smoothed classifier returns.")] = None
+    k_prime: Annotated[Count | None, described("For top-k: labels that the model returns per draw.")] = None
+    threshold: Annotated[float | None, described("For threshold: the fraction of draws that a label needs.")] = None
+    alpha: Annotated[float, described("The probability of a wrong certificate, per image.")] = 0.001
+    draws: Annotated[Count | None, described("The first draws, this many [all; adaptive votes: always all].")] = None
+    methods: Annotated[
+        tuple[Method, ...],
+        described(
+            "coupled, joint, betting, paper, independent, jia or all [by the number of draws: coupled or joint; "
+            "threshold: joint; adaptive votes: betting; bands: enumerated].",
+            "method",
+        ),
+    ] = ()
+    radius_to: Annotated[Positive | None, described("The largest radius of the curves [what the noise can prove].")] = (
+        None
+    )
+    radius_step: Annotated[Positive | None, described("The step between two radii [a small part of that].")] = None
+    bands: Annotated[
+        Annotated[float, Meta(ge=0, lt=1)], described("The confidence of the bands of mean scores, 0 for none.")
+    ] = 0.95
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_alpha(self.alpha)
 
     @property
-    def draws(self) -> int:
-        """The value of `n`, if it is a number; in an adaptive run the most draws that an image takes."""
-        if self.n is None:
-            raise InvalidInputError("n is None: how many draws that means is known from the votes only; resolve it")
-        return self.n
+    def rule(self) -> Rule:
+        """The smoothed classifier; without k, k' and threshold, `InvalidInputError`."""
+        return self.rule_of(self.rule_name or "top-k")
+
+    @property
+    def rule_name(self) -> RuleName | None:
+        """The rule that the given options belong to; None where none is given."""
+        if self.threshold is not None and self.k is None and self.k_prime is None:
+            return "threshold"
+        return None if self.threshold is self.k is self.k_prime is None else "top-k"
+
+    def rule_of(self, name: RuleName) -> Rule:
+        """The rule of this name; raises `InvalidInputError` unless exactly its options are given."""
+        return make_rule(name, k=self.k, k_prime=self.k_prime, threshold=self.threshold)
+
+    def with_rule(self, rule: Rule) -> Self:
+        """The same config for another rule."""
+        options: dict[str, Any] = {"k": None, "k_prime": None, "threshold": None, **rule.options}
+        return self.replace(**options)
 
     @property
     def parameters(self) -> dict[str, float | None]:
-        """Every parameter by its name: those of the rule, then n and alpha."""
-        return {**self.rule.options, "n": self.n, "alpha": self.alpha}
+        """What can be varied, by name: the options of the rule, n and alpha."""
+        return {**self.rule.options, "n": self.draws, "alpha": self.alpha}
+
+    def vary(self, name: str, value: Any) -> Self:
+        """The same config with another value of one of its parameters."""
+        return self.replace(**{"draws" if name == "n" else name: value})
+
+    def resolve(self, run: Provenance) -> Self:
+        """The config with its draws and methods named; raises unless the votes of this run provide what it needs."""
+        if self.rule_name not in (run.rule, None):
+            raise VotesError(_OTHER_RULE[run.rule])
+        rule = self.rule_of(run.rule)
+        rule.check(len(run.label_names))
+        rule.check_ranks(run.k_max)
+        draws = self._resolve_draws(run)
+        return self.replace(draws=draws, methods=resolve_methods(self.methods, rule, run, draws))
+
+    def _resolve_draws(self, run: Provenance) -> int:
+        if run.stops is not None and self.draws is not None:
+            raise InvalidInputError(
+                f"draws is {self.draws}, but these votes are adaptive: they decided themselves how many draws an image "
+                "has, so that no fixed number holds; leave draws out"
+            )
+        if run.noise.enumerated and self.draws not in (None, run.draws):
+            raise InvalidInputError(
+                f"draws is {self.draws}, but every one of the {run.draws} bands of {run.noise} must vote; leave draws "
+                "out"
+            )
+        if self.draws is not None and self.draws > run.draws:
+            raise InvalidInputError(
+                f"draws is {self.draws}, but these votes hold {run.draws} draws of each image; use 1 to {run.draws}, "
+                "or vote again with more draws"
+            )
+        return run.draws if self.draws is None else self.draws
+
+
+class SweepConfig(Config, frozen=True):
+    """The values of each parameter to vary over the same votes, one parameter at a time.
+
+    >>> SweepConfig(k=(1, 3), alpha=(0.1,)).vary
+    {'k': (1, 3), 'alpha': (0.1,)}
+    """
+
+    k: Annotated[tuple[Count, ...], described("Values of k.")] = ()
+    k_prime: Annotated[tuple[Count, ...], described("Values of k'.")] = ()
+    threshold: Annotated[tuple[float, ...], described("Values of the threshold.")] = ()
+    n: Annotated[tuple[Count, ...], described("Values of n, the first draws, this many.")] = ()
+    alpha: Annotated[tuple[float, ...], described("Values of alpha.")] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for value in self.alpha:
+            check_alpha(value)
 
     @property
-    def record(self) -> dict[str, float | None]:
-        """The fields by the names that files and JSON output have for them."""
-        return {**self.rule.options, "alpha": self.alpha, "draws": self.n}
+    def vary(self) -> dict[Parameter, tuple[float, ...]]:
+        """The values of each parameter that varies."""
+        named: dict[Parameter, tuple[float, ...]] = {
+            "k": self.k,
+            "k_prime": self.k_prime,
+            "threshold": self.threshold,
+            "n": self.n,
+            "alpha": self.alpha,
+        }
+        return {name: values for name, values in named.items() if values}
 
-    def vary(self, name: str, value: Any) -> CertifyConfig:
-        """The same config with another value of one of its parameters."""
-        if name in ("n", "alpha"):
-            return replace(self, **{name: value})
-        return replace(self, rule=make_rule(self.rule.name, **{**self.rule.options, name: value}))
-
-    def resolve(self, run: Provenance) -> CertifyConfig:
-        """The config with n as a number, after everything that it needs has been found in the votes of this run."""
-        if self.rule.name != run.rule:
-            raise VotesError(_OTHER_RULE[run.rule])
-        self.rule.check(len(run.label_names))
-        alpha = check_alpha(self.alpha)
-        if isinstance(self.rule, TopK) and run.k_max is not None:
-            check_ranks(self.rule.k_prime, run.k_max)
-        return CertifyConfig(self.rule, alpha, self._resolve_n(run))
-
-    def _resolve_n(self, run: Provenance) -> int:
-        if run.stops is not None and self.n is not None:
-            raise InvalidInputError(
-                f"n = {self.n!r}, but these votes are adaptive: they decided themselves how many draws an image has, "
-                "so that no fixed n holds; leave n out"
-            )
-        if isinstance(run.noise, BandAblation) and self.n not in (None, run.draws):
-            raise InvalidInputError(
-                f"n = {self.n!r}, but every one of the {run.draws} bands of {run.noise} must vote; leave n out"
-            )
-        n = run.draws if self.n is None else self.n
-        if not is_whole(n) or not 1 <= n <= run.draws:
-            raise InvalidInputError(
-                f"n = {n!r}, but these votes hold {run.draws} draws of each image; use 1 to {run.draws}, or vote again "
-                "with more draws"
-            )
-        return int(n)
+    def configs(self, base: CertifyConfig, run: Provenance) -> list[CertifyConfig]:
+        """The resolved configs, each different from the base and the others; raises unless the votes provide each."""
+        configs = [base.resolve(run)]
+        base = base.replace(methods=configs[0].methods)
+        for name, values in self.vary.items():
+            if name not in base.parameters:
+                known = ", ".join(base.parameters)
+                raise InvalidInputError(f"sweep.{name}: the {run.rule} rule has no {name}; what varies is {known}")
+            if name in ("n", "alpha") and run.noise.enumerated:
+                raise InvalidInputError(f"{name} cannot be varied: every band votes, and nothing is random")
+            configs += [base.vary(name, value).resolve(run) for value in values]
+        return list(dict.fromkeys(configs))[1:]
 
 
 _OTHER_RULE = {
     "threshold": "these are votes of the threshold rule, one unranked set of labels per draw, without a k': certify "
-    "them with --rule threshold (rule=Threshold(t)), or vote again with --rule top-k",
+    "them with --threshold (CertifyConfig(threshold=t)), or vote again with --rule top-k",
     "top-k": "these are votes of the top-k rule, the ranked labels of each draw, which do not say what passes a "
-    "threshold: certify them with --rule top-k, --k and --k-prime (rule=TopK(k, k_prime)), or vote again with "
+    "threshold: certify them with --k and --k-prime (CertifyConfig(k=..., k_prime=...)), or vote again with "
     "--rule threshold",
 }

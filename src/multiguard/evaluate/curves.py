@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from multiguard.certify import Method
 from multiguard.certify.arguments import check_fraction
 from multiguard.certify.arrays import Floats
-from multiguard.certify.noise import BandAblation, Gaussian, Noise, PixelAblation, Uniform
+from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.config import CertifyConfig
@@ -24,9 +24,6 @@ from multiguard.io.short_repr import short_repr
 
 AVERAGINGS: tuple[Averaging, ...] = get_args(Averaging)
 _MOST_RADII = 100_000
-_FINE_RADII = 200  # of a default grid of whole numbers
-_HALF, _FARTHEST = Decimal("0.5"), Decimal("0.6")  # total variations: few certificates reach the one or the other
-_ROUNDING = 1e-9  # more than a total variation is rounded up by
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +31,7 @@ class Curve:
     """Certified scores at each radius, averaged over images, each of them right with its own probability 1 - alpha."""
 
     method: Method  # the method that proved the radii
-    config: CertifyConfig  # what is certified; n is a number, in an adaptive run the most draws that an image took
+    config: CertifyConfig  # what is certified; draws is a number, in an adaptive run the most that an image took
     noise: Noise  # the noise, which says what the radius is the size of
     averaging: Averaging  # how images are averaged
     scores: Scores  # precision, recall and F1, each (radii,), and how many images they are taken over
@@ -52,14 +49,14 @@ def curves(certificates: Certificates, radius: ArrayLike, *, bands: float | None
     of wrong labels. Images that could not be voted on are left out and counted.
 
     Args:
-        certificates: What `certify_votes` returns.
+        certificates: Those of `certify_votes`.
         radius: (radii,), in the unit of the noise's attacker.
         bands: The confidence of the intervals of mean scores, such as 0.95; None for none. They hold for any number of
             images; pooled scores, which are ratios of sums, have none.
 
-    >>> from multiguard import TopK, certify_votes, read_votes
+    >>> from multiguard import CertifyConfig, certify_votes, read_votes
     >>> votes = read_votes(folder)  # a folder with the votes of 5 images
-    >>> certificates = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=3)))
+    >>> certificates = certify_votes(CertifyConfig(k=10, k_prime=3), votes).certificates
     >>> [(curve.method, curve.averaging, curve.scores.images) for curve in curves(certificates, [0.0, 0.25, 0.5])]
     [('joint', 'mean', 3), ('joint', 'pooled', 3)]
     """
@@ -73,9 +70,9 @@ def curves(certificates: Certificates, radius: ArrayLike, *, bands: float | None
 def method_curve(certificates: Certificates, method: Method, radius: ArrayLike, averaging: Averaging = "mean") -> Curve:
     """The certified scores of one method at exactly these radii; see `curves`.
 
-    >>> from multiguard import TopK, certify_votes, read_votes
+    >>> from multiguard import CertifyConfig, certify_votes, read_votes
     >>> votes = read_votes(folder)  # a folder with the votes of 5 images
-    >>> certificates = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=3)))
+    >>> certificates = certify_votes(CertifyConfig(k=10, k_prime=3), votes).certificates
     >>> method_curve(certificates, "joint", [0.0, 0.25, 0.5]).scores.images
     3
     """
@@ -128,9 +125,10 @@ def paired_differences(
         methods: The method of each.
         level: The confidence of each interval.
 
-    >>> from multiguard import TopK, certify_votes, read_votes
+    >>> from multiguard import CertifyConfig, certify_votes, read_votes
     >>> votes = read_votes(folder)  # a folder with the votes of 5 images
-    >>> certificates = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=3)), methods=["joint", "paper"])
+    >>> config = CertifyConfig(k=10, k_prime=3, methods=("joint", "paper"))
+    >>> certificates = certify_votes(config, votes).certificates
     >>> found = paired_differences(certificates, certificates, [0.0, 0.5], methods=("joint", "paper"))
     >>> difference, low, high = found.recall
     >>> difference.shape, bool((low <= difference).all() and (difference <= high).all())
@@ -159,56 +157,19 @@ def radius_grid(noise: Noise, *, to: float | None = None, step: float | None = N
             where the total variation is 0.6, beyond which little can be proved.
         step: The distance of two radii; by default sigma / 20, half_width / 20, or 1.
 
+    >>> from multiguard.certify import Gaussian
     >>> radius_grid(Gaussian(0.5), to=0.3, step=0.1)
     array([0. , 0.1, 0.2, 0.3])
     """
-    named = {"the step between radii (--radius-step)": step, "the largest radius (--radius-to)": to}
+    named = {"radius_step": step, "radius_to": to}
     for name, value in named.items():
         if value is not None and not 0 < value < math.inf:
             raise InvalidInputError(f"{name} must be positive and finite, got {value!r}")
         if value is not None and noise.whole and value != int(value):
             raise InvalidInputError(f"{name} counts pixels and must be a whole number, got {value!r}")
-    default_step, default_end = _default_grid(noise)
+    default_step, default_end = noise.default_grid
     stride = default_step if step is None else Decimal(repr(float(step)))
     end = default_end if to is None else Decimal(repr(float(to)))
     if end / stride >= _MOST_RADII:
         raise InvalidInputError(f"steps of {stride} up to {end} are more than {_MOST_RADII:,} radii; take larger steps")
     return np.array([float(stride * index) for index in range(int(end // stride) + 1)])
-
-
-def typical_radius(noise: Noise) -> float:
-    """A radius to speak of first: sigma, or one in the middle of what can be certified.
-
-    There the total variation is midway between that of the smallest attack and 1/2.
-
-    >>> from multiguard.certify.noise import BandAblation
-    >>> typical_radius(Gaussian(0.5)), typical_radius(Uniform(0.5)), typical_radius(BandAblation(4, 32))
-    (0.5, 0.25, 7.0)
-    """
-    match noise:
-        case Gaussian():
-            return noise.sigma
-        case Uniform():
-            return float(_HALF) * noise.half_width
-        case _:
-            return max(1.0, _last_radius(noise, (float(noise.variation(1)) + float(_HALF)) / 2))
-
-
-def _default_grid(noise: Noise) -> tuple[Decimal, Decimal]:
-    """The step and the end."""
-    match noise:
-        case Gaussian():
-            sigma = Decimal(repr(noise.sigma))
-            return sigma / 20, 3 * sigma
-        case Uniform():
-            width = Decimal(repr(noise.half_width))
-            return width / 20, 2 * _FARTHEST * width
-        case _:
-            end = Decimal(max(1, int(_last_radius(noise, float(_FARTHEST)))))
-            return Decimal(-(-int(end) // _FINE_RADII)), end
-
-
-def _last_radius(noise: PixelAblation | BandAblation, variation: float) -> float:
-    """The largest whole radius at which the total variation is at most this."""
-    most = noise.pixels if isinstance(noise, PixelAblation) else noise.columns
-    return float(np.sum(noise.variation(np.arange(1, most + 1)) <= variation + _ROUNDING))

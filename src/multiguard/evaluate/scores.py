@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from multiguard.certify import Radii, Rule, TopK
+from multiguard.certify import Radii, Rule
 from multiguard.certify.arrays import Floats
 from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
-from multiguard.io.ragged import Ragged
 from multiguard.io.rounding import plain
+from multiguard.io.rows import Rows
 from multiguard.io.short_repr import short_repr
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def image_scores(radii: Radii, rule: Rule, *, num_true: int, radius: ArrayLike) 
         num_true: d, how many true labels the image has; at least 1.
         radius: A number or an array of any shape.
 
+    >>> from multiguard.certify import TopK
     >>> radii = Radii(true=np.array([0.5, 0.2]), false=None)
     >>> image_scores(radii, TopK(k=3, k_prime=1), num_true=2, radius=[0.1, 0.3]).recall
     array([1. , 0.5])
@@ -120,6 +121,7 @@ def set_scores(
         averaging: "mean", the mean over images of their scores (the paper's text); or "pooled", the scores of all
             labels thrown together (what its public script prints).
 
+    >>> from multiguard.certify import TopK
     >>> radii = [Radii(np.array([0.5]), None), Radii(np.array([0.2]), None)]
     >>> set_scores(radii, TopK(k=1, k_prime=1), num_true=[1, 1], radius=[0.1, 0.3]).precision
     array([1. , 0.5])
@@ -131,8 +133,8 @@ def set_scores(
         )
     for index, (proved, count) in enumerate(zip(radii, num_true, strict=True)):
         _check_length(index, proved, count, rule)
-    true = Ragged.of((proved.true for proved in radii), np.float64)
-    false = None if isinstance(rule, TopK) else Ragged.of((proved.false for proved in radii), np.float64)
+    true = Rows.of((proved.true for proved in radii), np.float64)
+    false = Rows.of((proved.false for proved in radii), np.float64) if rule.has_ceilings else None
     counts = CertifiedCounts(true, false, np.array(num_true, np.int64), rule, requested)
     return average_scores(counts, requested, averaging)
 
@@ -171,8 +173,8 @@ class CertifiedCounts:
 
     def __init__(
         self,
-        true: Ragged[Floats],
-        false: Ragged[Floats] | None,
+        true: Rows[Floats],
+        false: Rows[Floats] | None,
         num_true: NDArray[np.int64],
         rule: Rule,
         radius: Floats,
@@ -189,15 +191,15 @@ class CertifiedCounts:
         for start in range(0, len(self.num_true), IMAGES_AT_A_TIME):
             part = slice(start, start + IMAGES_AT_A_TIME)
             floors = certified_sizes(self._true, self._radius, part)
-            if isinstance(self._rule, TopK):
+            if self._false is None:
+                assert self._rule.k is not None
                 ceilings = self._rule.k - floors
             else:
-                assert self._false is not None
                 ceilings = self._false.lengths[part] - certified_sizes(self._false, self._radius, part)
             yield Counts(floors, ceilings, self.num_true[part].astype(np.float64))
 
 
-def certified_sizes(rows: Ragged[Floats], radius: Floats, part: slice = slice(None)) -> Floats:
+def certified_sizes(rows: Rows[Floats], radius: Floats, part: slice = slice(None)) -> Floats:
     """(..., images) how many radii of each image reach each radius, with the shape of the radii first.
 
     Of radii that never rise within an image that is `certified_size`, of all images at once.
@@ -253,14 +255,14 @@ def ratio(numerator: Floats, denominator: Floats) -> Floats:
 
 
 def _check_length(index: int, radii: Radii, num_true: int, rule: Rule) -> None:
-    sizes = min(num_true, rule.k) if isinstance(rule, TopK) else num_true
+    sizes = rule.sizes(num_true)
     true, false = radii.true, np.empty(0) if radii.false is None else radii.false
     if np.any(true[1:] > true[:-1]) or np.any(false[1:] < false[:-1]):
         raise InvalidInputError(
             f"image {index}: radii must be non-increasing, and those of other labels non-decreasing, as "
             "certified_radii returns them"
         )
-    if len(radii.true) != sizes or (radii.false is None) != isinstance(rule, TopK):
+    if len(radii.true) != sizes or (radii.false is None) == rule.has_ceilings:
         raise InvalidInputError(
             f"image {index} has {num_true} true labels, so {sizes} radii under {rule}, but {len(radii.true)} were given"
             f"{'' if radii.false is None else ' and ceilings'}; are these the radii of another rule or image?"
@@ -287,12 +289,12 @@ def label_scores(certificates: Certificates, radius: ArrayLike) -> list[LabelSco
     """For each label that some image has, in index order, how often its own radius reaches that far.
 
     Args:
-        certificates: What `certify_votes` returns.
+        certificates: Those of `certify_votes`.
         radius: (radii,), in the unit of the noise's attacker.
 
     >>> from multiguard import CertifyConfig, certify_votes, read_votes
     >>> votes = read_votes(folder)  # a folder with the votes of 5 images
-    >>> certificates = certify_votes(votes, CertifyConfig(TopK(k=10, k_prime=3)))
+    >>> certificates = certify_votes(CertifyConfig(k=10, k_prime=3), votes).certificates
     >>> [(scores.label, scores.images) for scores in label_scores(certificates, [0.0, 0.25])]
     [('label 0', 3), ('label 1', 1)]
     """

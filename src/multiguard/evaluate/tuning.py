@@ -7,23 +7,27 @@ the image itself is not: of m candidates only m alpha would be left. And the bes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 
 from multiguard.certify import Method, Rule, Threshold, TopK
-from multiguard.certify.arguments import check_count
-from multiguard.certify.arrays import Floats
-from multiguard.certify.noise import Noise
-from multiguard.errors import InvalidInputError, VotesError
-from multiguard.evaluate.certificates import Certificates, Progress, certify_configs, per_unit
-from multiguard.evaluate.certifier import default_method, resolve_methods
+from multiguard.certify.arguments import check_alpha, check_count
+from multiguard.errors import DataError, InvalidInputError, VotesError
+from multiguard.evaluate.certification import certify_configs, per_unit
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.evaluate.curves import curves
+from multiguard.evaluate.methods import label_method
 from multiguard.evaluate.scores import check_radius
-from multiguard.io.names import unknown_name
+from multiguard.io.config import Config, Count, NotNegative, Whole, described
+from multiguard.io.files import mentions, read_regular, remove_partial_files, write_atomically
+from multiguard.io.lock import folder_lock
+from multiguard.io.records import checksum, convert, decode_json, encode_json
 from multiguard.io.short_repr import short_repr
 
 if TYPE_CHECKING:
@@ -33,6 +37,32 @@ Metric = Literal["recall", "precision", "f1"]
 INTERVAL = 0.95  # the confidence of the intervals
 _CLASSIFIER = ("weights_hash", "classifier_hash", "code_hash", "noise", "rule", "score_threshold")
 _THRESHOLDS = tuple(step / 20 for step in range(1, 20))
+_FORMAT: dict[str, Any] = {"format": "multiguard-tuned", "version": 3}
+_MOST = 1 << 28  # bytes of a record
+
+
+class TuneConfig(Config, frozen=True):
+    """How k' or the threshold, and one of several models, is chosen.
+
+    >>> TuneConfig(radius=0.5, k=3).seed
+    0
+    """
+
+    radius: Annotated[NotNegative, described("The radius at which certified scores are compared.")]
+    k: Annotated[
+        Count | None,
+        described("For top-k: labels that the smoothed classifier returns; k' is tried from 1 to k."),
+    ] = None
+    alpha: Annotated[float, described("The probability of a wrong certificate, per image.")] = 0.001
+    draws: Annotated[Count | None, described("The first draws, this many [all].")] = None
+    method: Annotated[Method | None, described("The method to certify with [joint].")] = None
+    metric: Annotated[Metric | None, described("The score [recall; for threshold votes: f1].")] = None
+    images: Annotated[Count | None, described("Tune on a random sample of this many images [half of them].")] = None
+    seed: Annotated[Whole, described("Seed of that sample.")] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_alpha(self.alpha)
 
 
 @dataclass(frozen=True)
@@ -40,8 +70,8 @@ class Candidate:
     """A rule on the votes of one model, and its certified score on the tuning images."""
 
     votes: int  # which votes, by their position in the list
-    noise: Noise  # their noise
-    rule: Rule
+    noise: str  # their noise
+    config: CertifyConfig  # what was certified
     score: float  # the mean over the tuning images that have labels
     low: float  # the 95 % confidence interval of that mean over images like these: from here
     high: float  # to here
@@ -54,17 +84,19 @@ class Tuned:
     Its score is flattered, as the largest of several always is. What it is worth the other images say.
     """
 
-    radius: float  # at which scores are compared, in the unit of the noise's attacker
-    metric: Metric  # which score
-    method: Method  # the method that proved it
-    alpha: float  # the error allowed for each image
-    best: Candidate
+    config: TuneConfig  # how it was chosen, its method and metric named
+    chosen: int  # the position of the best candidate
     candidates: tuple[Candidate, ...]  # all of them, in the order in which they were tried
-    classifier: Mapping[str, Any]  # what distinguishes the chosen model and its noise from others
+    classifier: dict[str, Any]  # what distinguishes the chosen model and its noise from others
     ids: tuple[str, ...]  # the tuning images
     image_hashes: tuple[str | None, ...]  # the hashes of their pixels; None where the votes do not have them
 
     __repr__ = short_repr
+
+    @property
+    def best(self) -> Candidate:
+        """The candidate that was chosen."""
+        return self.candidates[self.chosen]
 
     def others(self, votes: Votes) -> Votes:
         """The votes of all images that had no part in the choice: neither by id nor by their pixels.
@@ -72,19 +104,83 @@ class Tuned:
         Votes of another model or another noise than the chosen ones raise `InvalidInputError`, as do votes that hold
         tuning images only.
         """
-        run = votes.provenance
+        run, rule = votes.provenance, self.best.config.rule
         if different := [name for name, value in _classifier(run).items() if value != self.classifier.get(name)]:
             noise = f"noise {self.best.noise}" if "noise" in different else "another model, or another kind of votes"
-            raise InvalidInputError(f"{self.best.rule} was chosen for {noise}, not for that of these votes")
+            raise InvalidInputError(f"{rule} was chosen for {noise}, not for that of these votes")
         ids, pixels = set(self.ids), {one for one in self.image_hashes if one is not None}
         hashes = zip(votes.ids, votes.image_hashes, strict=True)
         kept = {name for name, pixel_hash in hashes if name not in ids and pixel_hash not in pixels}
         if not kept:
             raise InvalidInputError(
-                f"all {len(votes)} images of these votes chose {self.best.rule}, so none is left to certify; vote on "
-                "other images, or tune on fewer (--images)"
+                f"all {len(votes)} images of these votes chose {rule}, so none is left to certify; vote on other "
+                "images, or tune on fewer (images)"
             )
         return votes.subset(kept | {failure.image_id for failure in votes.failures if failure.image_id not in ids})
+
+
+def tune(
+    config: TuneConfig,
+    votes: Sequence[Votes],
+    *,
+    out: str | Path | None = None,
+    force: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Tuned:
+    """The rule, and the votes, that certify most at one radius on a random part of the images.
+
+    The claims on every other image hold with probability 1 - alpha for the chosen rule as for any other, because its
+    draws had no part in the choice: certify `Tuned.others(votes)`.
+
+    Args:
+        config: The radius, the score and the sample. The threshold rule returns more labels the smaller t is, so that
+            recall alone always chooses the smallest. The default method, joint, ranks rules in a hundredth of the time
+            of coupled.
+        votes: Votes with ground truth and a fixed number of draws, one entry per model or noise, of the same images.
+        out: A file for the record, which `read_tuned` reads; another choice is replaced only with `force`.
+        force: Whether to replace another choice.
+        progress: Called with the number of candidates done and of all candidates.
+
+    Returns:
+        The choice. Of equal scores the first in order is taken.
+
+    >>> from multiguard import read_votes
+    >>> votes = read_votes(folder)  # a folder with the votes of 5 images
+    >>> tuned = tune(TuneConfig(radius=0.1, k=20, images=3), [votes])  # all 20 labels are returned: nothing is lost
+    >>> tuned.best.config.rule, len(tuned.ids), len(tuned.others(votes))
+    (TopK(k=20, k_prime=1), 3, 2)
+    """
+    if not votes:
+        raise InvalidInputError("nothing to choose from: name at least one votes folder")
+    at = check_radius(config.radius, votes[0].provenance.noise)[:1]
+    ids = _tuning_ids(votes, config)
+    offered = [candidate_rules(one.provenance, config.k) for one in votes]
+    rules = [rule for rule in offered[0] if all(rule in each for each in offered)]
+    metric = config.metric or ("recall" if votes[0].rule == "top-k" else "f1")
+    found: list[Candidate] = []
+    for number, one in enumerate(votes):
+        method = config.method or label_method(one.provenance)
+        base = CertifyConfig(alpha=config.alpha, draws=config.draws, methods=(method,))
+        configs = [base.with_rule(rule).resolve(one.provenance) for rule in rules]
+        counter = per_unit(progress and _part(progress, len(found), len(votes) * len(rules)), len(rules))
+        for proved in certify_configs(configs, one.subset(ids), "truth", counter, sets_only=True):
+            curve = curves(proved, at, bands=INTERVAL)[0]
+            score, ends = getattr(curve.scores, metric), getattr(curve.bands, metric)
+            numbers = [float(each[0]) for each in (score, *ends)]
+            found.append(Candidate(number, str(proved.noise), proved.config, *numbers))
+    chosen = max(range(len(found)), key=lambda index: found[index].score)  # the first of equal ones
+    if found[chosen].score == 0:
+        raise InvalidInputError(
+            f"none of the {len(found)} candidates certifies anything at radius {config.radius:g} on the {len(ids)} "
+            "tuning images; take a smaller radius, votes of more noise, or more draws"
+        )
+    best = votes[found[chosen].votes]
+    hashes = dict(zip(best.ids, best.image_hashes, strict=True))
+    named, pixels = config.replace(metric=metric, method=method), tuple(hashes[name] for name in ids)
+    tuned = Tuned(named, chosen, tuple(found), _classifier(best.provenance), ids, pixels)
+    if out is not None:
+        write_tuned(out, tuned, force=force)
+    return tuned
 
 
 def candidate_rules(run: Provenance, k: int | None = None) -> list[Rule]:
@@ -106,73 +202,48 @@ def candidate_rules(run: Provenance, k: int | None = None) -> list[Rule]:
     return [TopK(check_count("k", k, len(run.label_names)), k_prime) for k_prime in range(1, min(k, run.k_max) + 1)]
 
 
-def tune(
-    votes: Sequence[Votes],
-    rules: Sequence[Rule],
-    radius: float,
-    *,
-    metric: Metric = "recall",
-    images: int | None = None,
-    seed: int = 0,
-    method: Method | None = None,
-    alpha: float = 0.001,
-    n: int | None = None,
-    progress: Progress | None = None,
-) -> Tuned:
-    """The rule, and the votes, that certify most at one radius on a random part of the images.
+def write_tuned(path: str | Path, tuned: Tuned, *, force: bool = False) -> None:
+    """Write the record, complete or not at all; another choice is replaced only with `force`, other files never."""
+    path, stored = Path(path), {**_FORMAT, **msgspec.to_builtins(tuned)}
+    content = encode_json({**stored, "sha256": checksum(stored)})
+    with folder_lock(path.parent):
+        if os.path.lexists(path):
+            if not mentions(path, _FORMAT["format"]):
+                raise InvalidInputError(
+                    f"{path} was not written by multiguard tune, so it is not replaced; name another"
+                )
+            if not force and read_regular(path, _MOST) != content:
+                raise InvalidInputError(f"{path} holds another choice; --force replaces it, or name another file")
+        remove_partial_files(path.parent, lambda name: name == path.name)
+        write_atomically(path, lambda file: file.write(content))
 
-    The claims on every other image hold with probability 1 - alpha for the chosen rule as for any other, because its
-    draws had no part in the choice: certify `Tuned.others(votes)`.
 
-    Args:
-        votes: Votes with ground truth and a fixed number of draws, one entry per model or noise, of the same images.
-        rules: The candidates, tried on each of the votes; `candidate_rules` lists the natural ones.
-        radius: In the unit of the noise's attacker, which all votes must share.
-        metric: Which certified score, the mean over images: "recall", "precision" or "f1". The threshold rule returns
-            more labels the smaller t is, so that recall alone always chooses the smallest.
-        images: How many images choose, a random sample; half of them by default.
-        seed: The seed of that sample.
-        method: The method to compare by; "joint" by default, which ranks rules in a hundredth of the time of "coupled",
-            and "enumerated" for bands.
-        alpha: The error allowed for each image.
-        n: The first n draws of each image; None for all of them.
-        progress: Called with the number of candidates done and of all candidates.
+def read_tuned(path: str | Path) -> Tuned:
+    """A record as it was written; a damaged or edited one raises `DataError`.
 
-    Returns:
-        The choice. Of equal scores the first in order is taken.
-
-    >>> from multiguard import TopK, read_votes
-    >>> votes = read_votes(folder)  # a folder with the votes of 5 images
-    >>> tuned = tune([votes], [TopK(20, 1), TopK(20, 3)], 0.1, images=3)  # all 20 labels are returned: nothing is lost
-    >>> tuned.best.rule, len(tuned.ids), len(tuned.others(votes))
-    (TopK(k=20, k_prime=1), 3, 2)
+    >>> read_tuned(out / "tuned.json")
+    Traceback (most recent call last):
+    multiguard.errors.DataError: ...tuned.json cannot be used: ...
     """
-    whole = len(votes) * len(rules)
-    if metric not in get_args(Metric):
-        raise InvalidInputError(unknown_name("metric", metric, get_args(Metric)))
-    if not whole:
-        raise InvalidInputError("nothing to choose from: name at least one votes folder and one rule")
-    at = check_radius(radius, votes[0].provenance.noise)[:1]
-    ids = _tuning_ids(votes, images, seed)
-    candidates: list[Candidate] = []
-    for number, one in enumerate(votes):
-        configs = [CertifyConfig(rule, alpha, n).resolve(one.provenance) for rule in rules]
-        (proven_by,) = resolve_methods(
-            (method or default_method(one.provenance),), CertifyConfig(rules[0]), one.provenance
-        )
-        counter = per_unit(progress and _part(progress, number * len(rules), whole), len(rules))
-        certified = certify_configs(one.subset(ids), configs, [proven_by], "truth", counter, sets_only=True)
-        candidates += [_candidate(number, certificates, at, metric) for certificates in certified]
-    best = max(candidates, key=lambda one: one.score)  # the first of equal ones
-    if best.score == 0:
-        raise InvalidInputError(
-            f"none of the {whole} candidates certifies anything at radius {radius:g} on the {len(ids)} tuning images; "
-            "take a smaller radius, votes of more noise, or more draws"
-        )
-    return _tuned(votes[best.votes], ids, best, tuple(candidates), (radius, metric, proven_by, alpha))
+    try:
+        stored = decode_json(read_regular(Path(path), _MOST), dict[str, Any])
+        if stored.pop("sha256", None) != checksum(stored):
+            raise ValueError("it was edited or damaged: checksum mismatch")
+        if [stored.pop(name, None) for name in _FORMAT] != [*_FORMAT.values()]:
+            raise ValueError("it is of another version")
+        tuned = convert(stored, Tuned)
+        if not 0 <= tuned.chosen < len(tuned.candidates) or len(tuned.ids) != len(tuned.image_hashes):
+            raise ValueError("its parts do not fit each other")
+        for one in tuned.candidates:
+            _ = one.config.rule
+    except OSError as error:
+        raise DataError(f"{path} cannot be used: {error.strerror or error}; `multiguard tune` writes it") from error
+    except ValueError as error:
+        raise DataError(f"{path} cannot be used: {error}; tune again to write it") from error
+    return tuned
 
 
-def _tuning_ids(votes: Sequence[Votes], images: int | None, seed: int) -> tuple[str, ...]:
+def _tuning_ids(votes: Sequence[Votes], config: TuneConfig) -> tuple[str, ...]:
     """A random sample of the images that all votes hold; raises unless their labels are known, and alike."""
     for one in votes:
         _check_votes(one, votes[0])
@@ -180,8 +251,8 @@ def _tuning_ids(votes: Sequence[Votes], images: int | None, seed: int) -> tuple[
     ids = [name for name in votes[0].ids if name in common]
     if not ids:
         raise VotesError("no image has votes in every folder, so that nothing can be compared")
-    count = check_count("images", -(-len(ids) // 2) if images is None else images)
-    chosen = np.random.default_rng(seed).permutation(len(ids))[:count]
+    count = -(-len(ids) // 2) if config.images is None else config.images
+    chosen = np.random.default_rng(config.seed).permutation(len(ids))[:count]
     sample = tuple(ids[position] for position in sorted(chosen.tolist()))
     truth = [dict(zip(one.ids, one.labels, strict=True)) for one in votes]
     for name in sample:
@@ -209,28 +280,9 @@ def _check_votes(one: Votes, first: Votes) -> None:
         raise VotesError("the votes folders have different labels or rules, so that they cannot be compared")
 
 
-def _part(progress: Progress, before: int, whole: int) -> Progress:
+def _part(progress: Callable[[int, int], None], before: int, whole: int) -> Callable[[int, int], None]:
     """Progress in one of the votes, reported as progress in all of them."""
     return lambda done, _: progress(before + done, whole)
-
-
-def _candidate(number: int, certificates: Certificates, radius: Floats, metric: Metric) -> Candidate:
-    curve = curves(certificates, radius, bands=INTERVAL)[0]
-    assert curve.averaging == "mean"
-    assert curve.bands is not None
-    score, (low, high) = getattr(curve.scores, metric), getattr(curve.bands, metric)
-    return Candidate(number, curve.noise, curve.config.rule, float(score[0]), float(low[0]), float(high[0]))
-
-
-def _tuned(
-    votes: Votes,
-    ids: tuple[str, ...],
-    best: Candidate,
-    candidates: tuple[Candidate, ...],
-    how: tuple[float, Metric, Method, float],
-) -> Tuned:
-    hashes = dict(zip(votes.ids, votes.image_hashes, strict=True))
-    return Tuned(*how, best, candidates, _classifier(votes.provenance), ids, tuple(hashes[name] for name in ids))
 
 
 def _classifier(run: Provenance) -> dict[str, Any]:

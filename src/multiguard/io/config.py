@@ -12,6 +12,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+import numpy as np
 from msgspec import Meta
 from msgspec.structs import FieldInfo, fields, force_setattr, replace
 
@@ -143,6 +144,7 @@ def words(kind: Any) -> list[str]:
 def checked(name: str, value: Any, kind: Any) -> Any:
     """The value as the type has it, a list as a tuple; one that does not fit raises `InvalidInputError`."""
     first = plain_type(members(kind)[0])
+    value = value.item() if isinstance(value, np.generic) else value
     if get_origin(first) is tuple and isinstance(value, list | tuple):
         inner = get_args(first)[0]
         return tuple(checked(name, one, inner) for one in value)

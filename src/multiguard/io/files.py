@@ -176,7 +176,7 @@ def open_parquet(content: bytes) -> "pq.ParquetFile":
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    file = pq.ParquetFile(pa.BufferReader(content))
+    file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
     if not 0 <= file.metadata.num_rows <= len(content):
         raise ValueError(f"it claims {file.metadata.num_rows:,} rows in {len(content):,} bytes")
     return file

@@ -5,22 +5,18 @@ from typing import TYPE_CHECKING
 from multiguard.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from multiguard.pipeline.certify_job import CertifyJob, certify
-    from multiguard.pipeline.recipe import CertifyPart, RunRecipe, SweepConfig
+    from multiguard.pipeline.recipe import RunRecipe, RunSweep
     from multiguard.pipeline.recipe_file import find_recipe, parse_recipe, read_recipe, recipe_names, recipe_text
     from multiguard.pipeline.record import RunRecord, StepRecord, read_record
     from multiguard.pipeline.runner import Observer, RunResult, run_recipe
 
 __all__ = [
-    "CertifyJob",
-    "CertifyPart",
     "Observer",
     "RunRecipe",
     "RunRecord",
     "RunResult",
+    "RunSweep",
     "StepRecord",
-    "SweepConfig",
-    "certify",
     "find_recipe",
     "parse_recipe",
     "read_recipe",
@@ -33,8 +29,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "certify_job": ("CertifyJob", "certify"),
-        "recipe": ("CertifyPart", "RunRecipe", "SweepConfig"),
+        "recipe": ("RunRecipe", "RunSweep"),
         "recipe_file": ("find_recipe", "parse_recipe", "read_recipe", "recipe_names", "recipe_text"),
         "record": ("RunRecord", "StepRecord", "read_record"),
         "runner": ("Observer", "RunResult", "run_recipe"),

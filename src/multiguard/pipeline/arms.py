@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate import Results, read_certificates
+from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
 from multiguard.pipeline.folders import RECORD_FILE
 from multiguard.pipeline.recipe import plan_arms
 from multiguard.pipeline.recipe_file import RECIPE_FILE, read_recipe
 from multiguard.pipeline.record import StepRecord, altered_outputs, read_record
 from multiguard.report.config import ReportConfig
-from multiguard.results import Results, read_certificates
-from multiguard.results.certificate_files import CERTIFICATES_NAME
 
 
 def find_certificates(folder: Path) -> dict[str, Path]:

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Literal
 
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate.attack_files import ATTACK_NAME
+from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
 from multiguard.io.files import real_path
-from multiguard.results.attack_files import ATTACK_NAME
-from multiguard.results.certificate_files import CERTIFICATES_NAME
 from multiguard.votes.shards import MANIFEST_NAME
 
 RECORD_FILE = "run.json"

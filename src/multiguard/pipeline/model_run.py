@@ -1,9 +1,8 @@
 """From a smoothed classifier and data in Python to results, by way of a run folder."""
 
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -12,16 +11,14 @@ from pathlib import Path
 from multiguard.certify import Method, Noise, Rule
 from multiguard.certify.arguments import check_alpha
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import LabelSource
-from multiguard.evaluate.certifier import check_methods
+from multiguard.evaluate import CertifyConfig, LabelSource, Results, certify_votes
+from multiguard.evaluate.methods import check_methods
 from multiguard.io.ranks import this_rank
-from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.folders import check_content
-from multiguard.pipeline.recipe import CertifyPart
-from multiguard.results import Results
 from multiguard.smooth import AdaptivePlan, Smoother
 from multiguard.smooth.dataset import OnError, VoteRun, open_data
 from multiguard.smooth.sanity import data_warnings
+from multiguard.votes import read_votes
 
 Report = Callable[[str, int, int], None]
 VOTES, CERTIFICATES = "votes", "certificates"  # in the run folder
@@ -68,7 +65,7 @@ def certify_data(
             f"none of the {len(dataset)} inputs has a label, so there is nothing to certify; give (X, None) to certify "
             "the labels that are predicted"
         )
-    part = CertifyPart(**rule.options, alpha=alpha, methods=tuple(methods or ()))  # type: ignore[arg-type]
+    config = CertifyConfig(alpha=alpha, methods=tuple(methods or ())).with_rule(rule)
     plan = None if draws is not None or bands else _plan(rule, smoother.noise, alpha, max_draws, radii)
     pilots = 0 if labelled or bands else pilot_draws
     run = VoteRun(
@@ -84,25 +81,24 @@ def certify_data(
     )
     for warning in data_warnings(run):
         warnings.warn(warning, stacklevel=3)
-    with _folder(out) as home, _progress_bars(progress) as report:
-        check_content(home / VOTES, "votes")
-        run.write(home / VOTES, progress=partial(report, "voting"))
-        source: LabelSource = "truth" if labelled else "pilot"
-        job = CertifyJob(home / VOTES, home / CERTIFICATES, part, rule.name, source, force=True)
-        return replace(certify(job, report), images=dataset)
+    source: LabelSource = "truth" if labelled else "pilot"
+    with _progress_bars(progress) as report:
+        voting = partial(report, "voting")
+        if out is None:
+            votes, where = run.votes(voting), None
+        else:
+            home, where = Path(out) / VOTES, Path(out) / CERTIFICATES
+            check_content(home, "votes")
+            run.write(home, progress=voting)
+            votes = read_votes(home)
+        results = certify_votes(config, votes, labels=source, out=where, force=True, progress=report)
+    return replace(results, images=dataset)
 
 
 def _plan(rule: Rule, noise: Noise, alpha: float, max_draws: int, radii: Sequence[float] | None) -> AdaptivePlan:
     """When an input stops."""
     wanted = noise.default_radii if radii is None else tuple(radii)
     return AdaptivePlan(rule, wanted, max_draws, alpha)
-
-
-@contextmanager
-def _folder(out: str | Path | None) -> Iterator[Path]:
-    """The run folder; without one, a folder that is removed at the end."""
-    with nullcontext(out) if out is not None else tempfile.TemporaryDirectory(prefix="multiguard-") as home:
-        yield Path(home)
 
 
 @contextmanager

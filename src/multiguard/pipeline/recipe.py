@@ -2,19 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
-from msgspec import Meta
-
-from multiguard.certify import Method
-from multiguard.certify.arguments import check_alpha
+from multiguard.certify import Rule
 from multiguard.certify.noise import BandAblation, Gaussian, given_noise
-from multiguard.certify.rules import RuleName, make_rule
 from multiguard.data.config import FOLDER, DataConfig
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import CertifyConfig, Parameter
-from multiguard.evaluate.certifier import check_methods
-from multiguard.io.config import Config, Count, NotNegative, Positive, described
+from multiguard.evaluate import CertifyConfig, SweepConfig
+from multiguard.evaluate.methods import check_methods
+from multiguard.io.config import Config, NotNegative, described
 from multiguard.models.config import ModelConfig
 from multiguard.report.config import ReportConfig
 from multiguard.smooth.config import VoteConfig, named_noise
@@ -22,73 +18,24 @@ from multiguard.train.config import TrainConfig
 from multiguard.votes.types import DEFAULT_RANKS
 
 
-class CertifyPart(Config, frozen=True):
-    """What to certify from the votes; their rule decides whether k and k' or the threshold is needed.
-
-    >>> CertifyPart(k=3, k_prime=1).config("top-k").rule
-    TopK(k=3, k_prime=1)
-    """
-
-    k: Annotated[Count | None, described("For top-k: labels that the smoothed classifier returns.")] = None
-    k_prime: Annotated[Count | None, described("For top-k: labels that the model returns per draw.")] = None
-    threshold: Annotated[float | None, described("For threshold: the fraction of draws that a label needs.")] = None
-    alpha: Annotated[float, described("The probability of a wrong certificate, per image.")] = 0.001
-    draws: Annotated[Count | None, described("The first draws, this many [all; adaptive votes: always all].")] = None
-    methods: Annotated[
-        tuple[Method, ...],
-        described(
-            "coupled, joint, betting, paper, independent, jia or all [by the number of draws: coupled or joint; "
-            "threshold: joint; adaptive votes: betting; bands: enumerated].",
-            "method",
-        ),
-    ] = ()
-    radius_to: Annotated[Positive | None, described("The largest radius of the curves [what the noise can prove].")] = (
-        None
-    )
-    radius_step: Annotated[Positive | None, described("The step between two radii [a small part of that].")] = None
-    bands: Annotated[
-        Annotated[float, Meta(ge=0, lt=1)], described("The confidence of the bands of mean scores, 0 for none.")
-    ] = 0.95
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_alpha(self.alpha)
-
-    def config(self, rule: RuleName) -> CertifyConfig:
-        """What one certificate is about, under this rule."""
-        made = make_rule(rule, k=self.k, k_prime=self.k_prime, threshold=self.threshold)
-        return CertifyConfig(made, self.alpha, self.draws)
-
-
-class SweepConfig(Config, frozen=True):
+class RunSweep(SweepConfig, frozen=True):
     """The values of each parameter to vary, one parameter at a time.
 
-    The first five use the same votes; each sigma and each training noise is a training and a vote of its own.
+    Those of `SweepConfig` use the same votes; each sigma and each training noise is a training and a vote of its own.
 
-    >>> SweepConfig(k=(1, 3), sigma=(0.25,)).vary
+    >>> RunSweep(k=(1, 3), sigma=(0.25,)).vary
     {'k': (1, 3)}
     """
 
-    k: Annotated[tuple[Count, ...], described("Values of k.")] = ()
-    k_prime: Annotated[tuple[Count, ...], described("Values of k'.")] = ()
-    threshold: Annotated[tuple[float, ...], described("Values of the threshold.")] = ()
-    n: Annotated[tuple[Count, ...], described("Values of n, the first draws, this many.")] = ()
-    alpha: Annotated[tuple[float, ...], described("Values of alpha.")] = ()
     sigma: Annotated[tuple[float, ...], described("Values of sigma; each is trained and voted on.")] = ()
     training_noise: Annotated[
         tuple[NotNegative, ...], described("Sigma in training, 0 for none, voted on with the recipe's noise.")
     ] = ()
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for value in self.alpha:
-            check_alpha(value)
-
     @property
-    def vary(self) -> dict[Parameter, tuple[float, ...]]:
+    def of_votes(self) -> SweepConfig:
         """The values that vary over one set of votes."""
-        named: dict[Parameter, tuple[float, ...]] = {name: getattr(self, name) for name in get_args(Parameter)}
-        return {name: values for name, values in named.items() if values}
+        return SweepConfig(self.k, self.k_prime, self.threshold, self.n, self.alpha)
 
 
 class RunRecipe(Config, frozen=True):
@@ -96,19 +43,19 @@ class RunRecipe(Config, frozen=True):
 
     `sigma` is Gaussian noise by its standard deviation; `noise` is any noise by its text. Exactly one of them is given.
 
-    >>> recipe = RunRecipe(DataConfig("digits"), CertifyPart(k=3, k_prime=1), sigma=0.5, train=TrainConfig())
-    >>> recipe.config, recipe.votes_noise
-    (CertifyConfig(rule=TopK(k=3, k_prime=1), alpha=0.001, n=None), 'gaussian:0.5')
+    >>> recipe = RunRecipe(DataConfig("digits"), CertifyConfig(k=3, k_prime=1), sigma=0.5, train=TrainConfig())
+    >>> recipe.rule, recipe.votes_noise
+    (TopK(k=3, k_prime=1), 'gaussian:0.5')
     """
 
     data: DataConfig
-    certify: CertifyPart
+    certify: CertifyConfig
     sigma: float | None = None
     noise: str | None = None
     train: TrainConfig | None = None
     model: ModelConfig | None = None
     vote: VoteConfig = VoteConfig()
-    sweep: SweepConfig = SweepConfig()
+    sweep: RunSweep = RunSweep()
     report: ReportConfig = ReportConfig()
 
     def __post_init__(self) -> None:
@@ -135,9 +82,9 @@ class RunRecipe(Config, frozen=True):
         return self.votes_noise.startswith(BandAblation.kind)
 
     @property
-    def config(self) -> CertifyConfig:
-        """What one certificate is about, under the rule of the votes."""
-        return self.certify.config(self.vote.rule)
+    def rule(self) -> Rule:
+        """What is certified, under the rule of the votes."""
+        return self.certify.rule_of(self.vote.rule)
 
     def require_labels(self, count: int) -> None:
         """Raises `InvalidInputError` where more labels are requested than there are; known before hours of work."""
@@ -169,7 +116,7 @@ class RunRecipe(Config, frozen=True):
         vote, certify, sweep = self.vote, self.certify, self.sweep
         try:
             if certify.methods:
-                check_methods(certify.methods, self.config.rule, self.votes_noise)
+                check_methods(certify.methods, self.rule, self.votes_noise)
         except InvalidInputError as error:
             raise InvalidInputError(f"certify: {error}") from error
         if vote.adaptive and any(method != "betting" for method in certify.methods):
@@ -198,13 +145,13 @@ class RunRecipe(Config, frozen=True):
 
     def _check_sweep(self) -> None:
         for name, values in self.sweep.vary.items():
-            if name not in self.config.parameters:
-                known = ", ".join(self.config.parameters)
+            if name not in self.certify.parameters:
+                known = ", ".join(self.certify.parameters)
                 raise InvalidInputError(
                     f"sweep.{name}: the {self.vote.rule} rule has no {name}; what varies is {known}"
                 )
             for value in values:
-                self.config.vary(name, value)
+                _ = self.certify.vary(name, value).rule
 
     def _check_unlabelled(self) -> None:
         """Without labels there is nothing to train on, and pilot draws must choose what is certified."""

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.errors import InvalidInputError
+from multiguard.evaluate import Results
+from multiguard.evaluate.certification import Progress
 from multiguard.io.files import read_regular, remove_partial_files, require_folder, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.writer import check_foreign
-from multiguard.pipeline.certify_job import Progress
 from multiguard.pipeline.folders import RECORD_FILE, check_content, check_inside
 from multiguard.pipeline.recipe import RunRecipe
 from multiguard.pipeline.recipe_file import RECIPE_FILE, recipe_text
@@ -25,7 +26,6 @@ from multiguard.pipeline.record import (
     write_record,
 )
 from multiguard.pipeline.steps import KINDS, Kind, Plan, Step
-from multiguard.results import Results
 
 _FILES = (RECIPE_FILE, "model", "votes", "certificates", "arms", "figures", "tables", "report.html")
 _HEAD = "# every value of the last run; `multiguard run` takes this file"

@@ -7,18 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from multiguard.errors import VotesError
+from multiguard.evaluate import Results, SweepConfig, certify_votes, read_certificates
+from multiguard.evaluate.certification import certify_request
+from multiguard.evaluate.certifier import LabelSource
 from multiguard.io.commands import with_seeds
 from multiguard.io.config import to_tree
 from multiguard.io.writer import written_files
-from multiguard.pipeline.certify_job import CertifyJob, certify
 from multiguard.pipeline.folders import check_content
 from multiguard.pipeline.recipe import Arm, RunRecipe, plan_arms
 from multiguard.pipeline.record import read_record
-from multiguard.results import Results, read_certificates
 from multiguard.smooth.config import VoteConfig
 from multiguard.train.config import TrainConfig
 from multiguard.version import __version__
-from multiguard.votes.shards import MANIFEST_NAME, OpenManifest, is_shard_file, load_manifest, open_manifest
+from multiguard.votes import Votes, read_votes
+from multiguard.votes.folder import read_source
+from multiguard.votes.shards import MANIFEST_NAME, is_shard_file, load_manifest
 
 if TYPE_CHECKING:
     from multiguard.pipeline.runner import Observer
@@ -166,7 +169,7 @@ class VoteStep(Step):
         recipe, config = self.plan.recipe, arm_votes(self.plan.recipe, self._arm)
         model = recipe.model or trained_model(recipe, self._arm.home / "model")
         data = recipe.data if recipe.model is not None else recipe.data.replace(size=None)
-        run = NamedRun(config, data, model, noise=self._arm.noise, target=recipe.config if config.adaptive else None)
+        run = NamedRun(config, data, model, noise=self._arm.noise, target=recipe.certify if config.adaptive else None)
         recipe.require_labels(len(run.smoother.classifier.label_names))
         return run
 
@@ -238,30 +241,32 @@ class CertifyStep(Step):
     def __init__(self, plan: Plan, arm: Arm) -> None:
         super().__init__(plan, arm.step_name("certify"), arm.certificates)
         self._arm, recipe = arm, plan.recipe
-        self._job = CertifyJob(
-            arm.home / "votes",
-            self.home,
-            recipe.certify,
-            recipe.vote.rule,
-            labels="truth" if recipe.data.labelled else "pilot",
-            vary={} if arm.name else recipe.sweep.vary,
-            command=plan.command,
-            force=True,
-        )
+        self._sweep = SweepConfig() if arm.name else recipe.sweep.of_votes
+        self._labels: LabelSource = "truth" if recipe.data.labelled else "pilot"
 
     @cached_property
-    def _opened(self) -> OpenManifest:
-        """The manifest of the votes, read once: what is certified is what is recorded."""
-        return open_manifest(self._job.votes)
+    def _votes(self) -> Votes:
+        """The votes, their manifest read once: what is certified is what is recorded."""
+        return read_votes(self._arm.home / "votes")
 
     def inputs(self) -> dict[str, Any]:
         """The votes and what is certified from them."""
-        return self._job.inputs(self._opened.sha256)
+        return certify_request(self.plan.recipe.certify, self._votes, self._sweep, self._labels)
 
     def run(self, observer: "Observer") -> list[Path]:
         """Certify the votes."""
         with observer.bar("steps") as progress:
-            self.plan.certified[self._arm.name] = certify(self._job, progress, opened=self._opened)
+            self.plan.certified[self._arm.name] = certify_votes(
+                self.plan.recipe.certify,
+                self._votes,
+                sweep=self._sweep,
+                labels=self._labels,
+                source=read_source(self._arm.home / "votes"),
+                command=self.plan.command or None,
+                out=self.home,
+                force=True,
+                progress=progress,
+            )
         return [path for path in self.home.iterdir() if path.is_file() and not path.name.startswith(".")]
 
 

@@ -19,6 +19,7 @@ from multiguard.evaluate import (
     Certificates,
     Curve,
     Differences,
+    Results,
     curves,
     paired_differences,
     radius_grid,
@@ -36,7 +37,6 @@ from multiguard.report.page_data import family_data
 from multiguard.report.single_file import render_page, write_text
 from multiguard.report.study import true_labels
 from multiguard.report.words import config_words, dataset_title
-from multiguard.results import Results
 
 PAGE_NAME, CSV_NAME, JSON_NAME = "comparison.html", "comparison.csv", "comparison.json"
 _SCRIPTS = ("elements.js", "charts.js", "families.js", "address.js", "comparison.js")

@@ -11,12 +11,11 @@ from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
 from multiguard.certify.noise import NO_NOISE, parse_noise
 from multiguard.certify.rules import RuleName
-from multiguard.evaluate import Averaging, Curve, curves
+from multiguard.evaluate import Averaging, Curve, Results, curves
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.io.rounding import percent_value, plain, round_up
 from multiguard.report.canvas import Stroke, distinct_strokes, ordered_strokes
 from multiguard.report.words import config_words, failure_words
-from multiguard.results import Results
 
 if TYPE_CHECKING:
     from multiguard.report.study import Study

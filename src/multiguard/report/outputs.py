@@ -6,6 +6,7 @@ from pathlib import Path
 from multiguard.data import DataConfig, IndexedDataset
 from multiguard.data.sample import Progress
 from multiguard.errors import DataError, InvalidInputError
+from multiguard.evaluate import Results
 from multiguard.io.config import from_tree, to_tree
 from multiguard.io.files import real_path
 from multiguard.io.writer import staged
@@ -17,7 +18,6 @@ from multiguard.report.page import write_page
 from multiguard.report.study import Study
 from multiguard.report.tables import write_tables
 from multiguard.report.words import failure_words, run_title
-from multiguard.results import Results
 from multiguard.version import __version__
 
 PAGE = "report.html"

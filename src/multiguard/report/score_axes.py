@@ -9,8 +9,7 @@ import numpy as np
 
 from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
-from multiguard.evaluate import Averaging, Certificates
-from multiguard.results import Results
+from multiguard.evaluate import Averaging, Certificates, Results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,17 +19,17 @@ from multiguard.evaluate import (
     CertifyConfig,
     Curve,
     LabelScores,
+    Results,
     Scores,
     label_scores,
     prediction_scores,
 )
-from multiguard.evaluate.certifier import Labels
+from multiguard.evaluate.certificates import Labels
 from multiguard.evaluate.curves import AVERAGINGS
-from multiguard.io.ragged import Ragged
+from multiguard.io.rows import Rows
 from multiguard.io.short_repr import short_repr
 from multiguard.report.families import Family, methods_family, run_families, sweep_families
 from multiguard.report.words import staying_labels
-from multiguard.results import Results
 
 Prediction = Literal["bare", "smoothed"]  # the base classifier without noise, and the smoothed one
 
@@ -120,12 +120,12 @@ class Study:
         proved = self.main.certificates
         if not self.labelled:
             return {}
-        returned: dict[Prediction, Ragged[Any]] = {"bare": proved.bare, "smoothed": proved.predicted}
+        returned: dict[Prediction, Rows[Any]] = {"bare": proved.bare, "smoothed": proved.predicted}
         found: dict[Prediction, dict[Averaging, Scores]] = {}
         for name, predicted in returned.items():
             labels: Sequence[Labels] = proved.labels
             answers: Sequence[Labels] = predicted
-            if predicted.missing is not None:
+            if predicted.missing.any():
                 known = np.flatnonzero(~predicted.missing).tolist()
                 labels, answers = [labels[i] for i in known], [answers[i] for i in known]
             if any(labels):

@@ -9,11 +9,10 @@ from numpy.typing import ArrayLike
 
 from multiguard.certify import Method
 from multiguard.certify.arrays import Ints
-from multiguard.evaluate import Curve
-from multiguard.evaluate.certifier import is_one_claim
+from multiguard.evaluate import Curve, Results
+from multiguard.evaluate.methods import is_one_claim
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import plain
-from multiguard.results import Results
 
 if TYPE_CHECKING:
     from multiguard.report.study import Study

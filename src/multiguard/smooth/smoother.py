@@ -32,7 +32,7 @@ from multiguard.smooth.stream import VoteStream
 from multiguard.votes.types import DrawVotes, LabelSets, as_array, packed_width, vote_dtype
 
 if TYPE_CHECKING:
-    from multiguard.results import Results
+    from multiguard.evaluate import Results
 
 
 class Smoother:

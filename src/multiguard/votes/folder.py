@@ -14,6 +14,18 @@ SOURCE_FILE = "source.json"  # which images and which model
 SOURCE_KEYS = {"data", "model", "command"}
 
 
+def read_source(folder: Path) -> dict[str, Any]:
+    """Which images and which model a votes folder names; empty where it names none, or the file is damaged.
+
+    >>> read_source(folder)  # a votes folder that was made in Python
+    {}
+    """
+    try:
+        return decode_json(read_regular(folder / SOURCE_FILE), dict[str, Any])
+    except (OSError, ValueError):
+        return {}
+
+
 def discard_votes(folder: Path) -> None:
     """Remove the files that voting writes; the manifest goes first, so that no later run resumes the shards."""
     _check_votes(folder)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import numpy as np
 
 from multiguard.certify.noise import parse_noise
-from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks
-from multiguard.evaluate.attack_outcomes import Goal, goals
-from multiguard.evaluate.certifier import check_methods
+from multiguard.evaluate.attack_outcomes import AttackedImage, AttackOutcome, Attacks, Goal, goals
+from multiguard.evaluate.config import CertifyConfig
+from multiguard.evaluate.methods import check_methods
+from multiguard.evaluate.parquet_tables import TableKind
+from multiguard.io.config import from_tree, to_tree
 from multiguard.io.records import convert
 from multiguard.io.short_repr import short_repr
 from multiguard.io.writer import staged
-from multiguard.results.table_file import TableKind, config_record, parse_config
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 ATTACK_NAME = "attack.parquet"
 _FOLLOWERS = tuple(f"attack.{kind}" for kind in ("csv", "md", "tex", "png", "svg", "pdf"))  # its table and figure
-_KIND = TableKind(ATTACK_NAME, "multiguard-attack", 3, "an attack folder", "attack again")
+_KIND = TableKind(ATTACK_NAME, "multiguard-attack", 4, "an attack folder", "attack again")
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +89,7 @@ def stage_attacks(
     import pyarrow as pa
 
     metadata = {
-        "config": config_record(attacks.config),
+        "config": to_tree(attacks.config),
         "noise": str(attacks.noise),
         **{name: getattr(attacks, name) for name in _PLAIN},
         "certificates_sha256": certificates_hash,
@@ -97,7 +98,7 @@ def stage_attacks(
         "attacked_with": __version__,
     }
     table = pa.table(_columns(attacks), schema=_schema())
-    _KIND.write(stage, table.schema, [table], metadata)
+    _KIND.write(stage / ATTACK_NAME, table.schema, [table], metadata)
 
 
 def attack_stage(
@@ -110,11 +111,11 @@ def attack_stage(
 def read_attacks(folder: str | Path) -> AttackFolder:
     """An attack folder as it was written; a damaged or edited one raises `DataError` naming the file.
 
-    >>> from multiguard import CertifyConfig, TopK
+    >>> from multiguard import CertifyConfig
     >>> from multiguard.certify.noise import Gaussian
     >>> clean = AttackOutcome("none", "in", 0.0, 0.0, 1, 1)
     >>> image = AttackedImage("000042", (1,), {"in": {"joint": np.array([0.6])}}, (clean,))
-    >>> config, names = CertifyConfig(TopK(2, 1), n=100), ("cat", "dog")
+    >>> config, names = CertifyConfig(2, 1, draws=100), ("cat", "dog")
     >>> attacks = Attacks(config, Gaussian(0.5), names, True, ("joint",), (0.0,), ("pgd",), 0.001, 200, (image,), 0)
     >>> write_attacks(out, attacks, certificates_hash="0" * 64, provenance={})
     >>> read_attacks(out).attacks.images[0].outcomes
@@ -125,7 +126,7 @@ def read_attacks(folder: str | Path) -> AttackFolder:
 
 def _parse(stored: dict[str, Any], file: pq.ParquetFile) -> AttackFolder:
     metadata: Any = convert(stored, _Metadata)
-    config, noise = parse_config(metadata.config), parse_noise(metadata.noise)
+    config, noise = from_tree(CertifyConfig, metadata.config), parse_noise(metadata.noise)
     config.rule.check(len(metadata.label_names))
     index = {name: label for label, name in enumerate(metadata.label_names)}
     images = tuple(_image(row, index, goals(config.rule)) for row in file.read().cast(_schema()).to_pylist())

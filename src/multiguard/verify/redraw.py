@@ -11,12 +11,12 @@ from multiguard.attack.voted import execution_notes, voted_classifier, voted_dat
 from multiguard.data.image import image_hash
 from multiguard.data.sample import IndexedDataset
 from multiguard.errors import DataError
+from multiguard.evaluate import Results
 from multiguard.io.rounding import round_down
 from multiguard.models.config import ModelConfig
-from multiguard.pipeline.verify_config import VerifyConfig
-from multiguard.pipeline.verify_job import Check
-from multiguard.results import Results
 from multiguard.smooth import Smoother
+from multiguard.verify.checks import Check
+from multiguard.verify.config import VerifyConfig
 from multiguard.votes import DrawVotes, LabelSets, VoteRow, Votes
 
 _ROUNDING = 0.01  # the fraction of draws that another device or precision may decide otherwise
@@ -34,28 +34,28 @@ class _Stretch:
 
 
 def redraw(
+    config: VerifyConfig,
     certificates: Path,
     certified: Results,
     votes: Votes,
     model: ModelConfig,
-    part: VerifyConfig,
     progress: Callable[[str, int, int], None] | None,
 ) -> Iterator[Check]:
     """Yield whether sampled images are those that were voted on, and whether their votes are drawn again alike."""
     run = votes.provenance
-    source = voted_data(certificates, certified, part.root)
+    source = voted_data(certificates, certified, config.root)
     classifier = voted_classifier(certificates, certified, model, source)
     settings = {name: getattr(run, name) for name in ("noise", "k_max", "score_threshold", "clamp", "precision")}
-    smoother = Smoother(classifier, **settings, device=part.device)
-    generator = np.random.default_rng(part.seed)
-    chosen = sorted(generator.permutation(len(votes))[: part.images].tolist())
+    smoother = Smoother(classifier, **settings, device=config.device)
+    generator = np.random.default_rng(config.seed)
+    chosen = sorted(generator.permutation(len(votes))[: config.images].tolist())
     rows = [votes.row(position, adaptive=True) for position in chosen]
     images = _images(source.open(label_names=certified.certificates.label_names), rows, labelled=run.labelled)
     if isinstance(images, Check):
         yield images
         return
     yield Check(True, f"{len(rows)} random images: pixels{' and labels' if run.labelled else ''} are those voted on")
-    stretches = [stretch for row in rows for stretch in _stretches(row, part.draws, generator)]
+    stretches = [stretch for row in rows for stretch in _stretches(row, config.draws, generator)]
     different = total = 0
     for done, stretch in enumerate(stretches, start=1):
         job = smoother.job(

@@ -6,6 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,15 +15,20 @@ from numpy.typing import ArrayLike
 
 from multiguard.certify import Method, certified_size
 from multiguard.certify.arrays import Floats
-from multiguard.data import DataConfig, Dataset
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate import Averaging, Certificates, Curve, LabelScores, method_curve
+from multiguard.evaluate.certificates import Certificates
+from multiguard.evaluate.curves import Curve, method_curve
+from multiguard.evaluate.scores import Averaging, LabelScores, label_scores
 from multiguard.io.config import from_tree
+from multiguard.io.records import decode_json, encode_json
 from multiguard.io.rounding import percent, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
+
+    from multiguard.data import Dataset
+    from multiguard.votes import Provenance
 
 Score = Literal["precision", "recall", "f1"]
 _SHOWN_RADII = 5  # in a repr
@@ -36,7 +42,7 @@ class Results:
     measures depends on the noise: an l2-norm, an l1-norm, a number of pixels, or the side of a patch. Every number is
     computed from `certificates`, at exactly the radius requested, and is never rounded up.
 
-    `Smoother.certify` returns this, and `read_certificates`, which has verified the checksums of the folder.
+    `Smoother.certify` and `certify_votes` return this, and `read_certificates` reads it back.
 
     >>> from multiguard import Smoother, TopK
     >>> smoother = Smoother(lambda rows: rows.clone(), sigma=0.5, labels=["cat", "dog"], device="cpu")
@@ -54,15 +60,19 @@ class Results:
     """
 
     certificates: Certificates  # the claims on each image
-    curves: list[Curve]  # as they were stored, sweeps included
-    labels: list[LabelScores]  # how often each label is certified on its own
-    provenance: Mapping[str, Any]  # of the votes: the fields of their `Provenance` but for the image ids
+    curves: list[Curve]  # as they were computed, sweeps included
+    provenance: Mapping[str, Any]  # of the votes: the fields of their `Provenance` but for the image ids, as JSON
     votes_hash: str  # the sha256 of the votes' manifest
-    certificates_hash: str  # the sha256 of the certificates.parquet that all of this was read from
     certified_with: str  # the version of multiguard
     source: Mapping[str, Any]  # which images and which model, for people and for the report; empty where unknown
     command: str | None  # the command that made the folder; None where it is not known
+    certificates_hash: str  # the sha256 of certificates.parquet; of results in memory, of all that decides them
     images: Dataset | None = None  # the images, if they are at hand, for the thumbnails of `report`
+
+    @cached_property
+    def labels(self) -> list[LabelScores]:
+        """How often each label is certified on its own, at the radii of the curves."""
+        return label_scores(self.certificates, self.curves[0].scores.radius)
 
     def recall(
         self, radius: ArrayLike, *, method: Method | None = None, averaging: Averaging = "mean"
@@ -159,6 +169,8 @@ class Results:
 
     def _open_images(self) -> Dataset | None:
         """The images at hand, or those that the source names, if they can be opened."""
+        from multiguard.data import DataConfig
+
         if self.images is None and "data" in self.source:
             with suppress(DataError, InvalidInputError):
                 data = from_tree(DataConfig, self.source["data"], "data")
@@ -216,3 +228,9 @@ class Results:
 
     def _names(self, labels: Sequence[int]) -> list[str]:
         return [self.certificates.label_names[label] for label in labels]
+
+
+def plain_provenance(run: Provenance) -> dict[str, Any]:
+    """The provenance of votes as JSON values, as a file holds it, without the image ids."""
+    known = {name: value for name, value in vars(run).items() if name != "image_ids"}
+    return decode_json(encode_json(known), dict[str, Any])
