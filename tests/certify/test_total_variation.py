@@ -11,6 +11,7 @@ from scipy.stats import binomtest
 from tests.certify import literal, literal_threshold
 from tests.certify import total_variation as tv
 from tests.certify.cases import random_distribution, random_ranked, random_sets
+from tests.certify.worst_cases import ceiling_of_two, floor_of_two, top_two_of_five, two_labels, variation
 
 from multiguard.certify import (
     BandAblation,
@@ -162,10 +163,10 @@ PIXELS = tv.HiddenPixels(keep=3, pixels=20, changed=2)
 ORIGINAL = np.zeros(20)
 # A classifier that breaks exactly at D, its rule and L, and which radius of the row is then false.
 BROKEN = {
-    "half": (tv.two_labels, TopK(1, 1), [0], 0),
-    "steps": (tv.top_two_of_five, TopK(2, 2), [0], 0),
-    "floor": (lambda far: tv.floor_of_two(far, T), Threshold(T), [0, 1], 0),
-    "ceiling": (lambda far: tv.ceiling_of_two(far, T), Threshold(T), [0], 2),
+    "half": (lambda far: two_labels(far, variation), TopK(1, 1), [0], 0),
+    "steps": (lambda far: top_two_of_five(far, moved=variation), TopK(2, 2), [0], 0),
+    "floor": (lambda far: floor_of_two(far, T, variation), Threshold(T), [0, 1], 0),
+    "ceiling": (lambda far: ceiling_of_two(far, T, variation), Threshold(T), [0], 2),
 }
 
 
@@ -216,7 +217,7 @@ def test_attacked_copies() -> None:
     """The classifiers of these tests lose exactly D: counted over all copies of the image and of the attacked one."""
     order, far = PIXELS.order(), float(PixelAblation(PIXELS.keep, PIXELS.pixels).variation(PIXELS.changed))
     attacked = np.where(np.arange(20) < PIXELS.changed, 1.0, ORIGINAL)
-    model, rng = tv.top_two_of_five(far), np.random.default_rng(0)
+    model, rng = top_two_of_five(far, moved=variation), np.random.default_rng(0)
     assert (attacked[order] == 1).any(axis=1).mean() == pytest.approx(far, abs=1e-12)
     s = PIXELS.positions(rng, 40_000, attacked)
     assert s.min() >= far - 1e-12

@@ -1,4 +1,4 @@
-"""Noises that move probabilities by D: the exact limit, and classifiers that meet `down` and `up` with equality.
+"""Noises that move probabilities by D: the exact limit, and copies on which a classifier loses exactly D.
 
 Any law of the answers at x + delta that is within D of the law at x, in total variation, belongs to some classifier.
 So the exact limit is the least D at which such a law breaks the claim: one small linear programme for each pair.
@@ -10,7 +10,7 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq, linprog
+from scipy.optimize import linprog
 
 Floats = NDArray[np.float64]
 Hits = NDArray[np.bool_]
@@ -56,62 +56,6 @@ def ceiling_limit(sets: Hits, chances: Floats, labels: list[int], *, t: float, m
 def _least(chances: Floats, blocks: Iterable[Floats], at_most: float) -> float:
     found = [least_variation(chances, rows, np.full(len(rows), at_most)) for rows in blocks]
     return min(found, default=np.inf)
-
-
-@dataclass(frozen=True, eq=False)
-class Steps:
-    """A classifier whose answer depends on a number s, uniform on [0, 1) at the image and on [D, 1 + D) when attacked.
-
-    {W >= w_l} is {s < P_l}, so exactly max(0, P_l - D) of it is left. Uniform noise has s = (coordinate + b) / 2b.
-
-    Attributes:
-        answers: For each value of W from the worst the vote sets (sets, labels) that have it, equally probable.
-        tails: (values - 1,) P_1 >= P_2 >= ...
-    """
-
-    answers: tuple[Hits, ...]
-    tails: Floats
-
-    def at(self, rng: np.random.Generator, s: Floats) -> Hits:
-        """(draws, labels) the answers at these s."""
-        step = (s[:, None] < self.tails).sum(axis=1)
-        return np.array([self.answers[i][rng.integers(len(self.answers[i]))] for i in step])
-
-
-def broken_at(far: float, answers: list[list[set[int]]], values: list[float], chances: list[float], c: int) -> Steps:
-    """The steps with about these chances, moved so that the mean of W at D = far is 0, or just below."""
-    tails = np.cumsum(np.array(chances)[:0:-1])[::-1]
-    gaps = np.diff(values)
-
-    def moved(by: float) -> Floats:
-        return np.clip(tails + by, 0.0, 1.0)
-
-    def mean(by: float) -> float:
-        return float(values[0] + np.sum(gaps * np.maximum(moved(by) - far, 0.0)))
-
-    rows = tuple(np.array([[label in one for label in range(c)] for one in each]) for each in answers)
-    return Steps(rows, moved(brentq(mean, -1.0, 1.0, xtol=1e-14) - 1e-12))
-
-
-def two_labels(far: float) -> Steps:
-    """k' = k = 1: two labels that tie at D."""
-    return broken_at(far, [[{1}], [{0}]], [-1.0, 1.0], [0.3, 0.7], 2)
-
-
-def top_two_of_five(far: float) -> Steps:
-    """k' = 2, k = 2, L = {0}: label 0 against the pair 1, 2, all of which tie at D; 3 and 4 fill up."""
-    answers = [[{1, 2}], [{1, 3}, {2, 4}, {1, 4}, {2, 3}], [{0, 1}, {0, 2}], [{0, 3}, {0, 4}]]
-    return broken_at(far, answers, [-1.0, -0.5, 0.5, 1.0], [0.05, 0.1, 0.35, 0.5], 5)
-
-
-def floor_of_two(far: float, t: float) -> Steps:
-    """L = {0, 1}, both out of g_t at D: W = H_L / 2 - t."""
-    return broken_at(far, [[{2}], [{0}, {1, 2}], [{0, 1}]], [-t, 0.5 - t, 1 - t], [0.1, 0.4, 0.5], 3)
-
-
-def ceiling_of_two(far: float, t: float) -> Steps:
-    """L = {0}, labels 1 and 2 both in at D: W = t - H_{1, 2} / 2."""
-    return broken_at(far, [[{0, 1, 2}], [{1}, {0, 2}], [{0}]], [t - 1, t - 0.5, t], [0.1, 0.3, 0.6], 3)
 
 
 @dataclass(frozen=True)
