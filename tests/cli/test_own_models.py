@@ -35,6 +35,7 @@ def home(tmp_path, monkeypatch):
     (tmp_path / "few.txt").write_text("emu")
     (tmp_path / "my_net.py").write_text(CODE)
     write_onnx(tmp_path / "net.onnx", "N")
+    (tmp_path / "net.yaml").write_text("{spec: net.onnx, labels: names.txt, size: 32}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield tmp_path
@@ -55,7 +56,7 @@ DRAWS = ["--draws", 10, "--sigma", 0.2, "--size", 32, "--noise-seed", 0, "--out"
         ["my_net.py:net", "--labels", "names.txt"],
         ["my_net:scores", "--labels", "names.txt"],
         ["net.onnx", "--labels", "names.txt"],
-        ["onnx:net.onnx", "--labels", "names.txt"],
+        ["net.yaml"],
     ],
 )
 def test_model(home, model):
