@@ -74,15 +74,6 @@ def test_damaged_shard(tmp_path):
     assert (len(writer.started(0)), writer.started(1)) == (2, {})
 
 
-def test_unfinished_run(tmp_path):
-    """An unfinished run is extended as far as it came."""
-    write(tmp_path, RUN, shards=[1])
-    writer = opened(tmp_path)
-    assert (writer.started(0), len(writer.started(1))) == ({}, 2)
-    extend(writer, [0, 1, 2])
-    assert read_votes(tmp_path).provenance.earlier_draws == (7,)
-
-
 def test_second_extension(tmp_path):
     """A run is extended again and again, but one extension is finished before the next."""
     write(tmp_path, RUN)
@@ -92,15 +83,6 @@ def test_second_extension(tmp_path):
     extend(opened(tmp_path), [1, 2])
     extend(opened(tmp_path, replace(RUN, draws=12)), [0, 1, 2])
     assert read_votes(tmp_path).provenance.earlier_draws == (7, 9)
-
-
-def test_fewer_draws(tmp_path):
-    """Fewer draws are refused: certify takes the first so many."""
-    write(tmp_path, RUN)
-    before = contents(tmp_path)
-    with pytest.raises(VotesError, match=r"another run: draws differs\. It has 7 draws, and certify --draws takes"):
-        opened(tmp_path, replace(RUN, draws=5))
-    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,6 @@ def test_packing(hits):
         assert np.array_equal(sets.packed[:, label // 8] >> (label % 8) & 1, hits[:, label])
 
 
-@pytest.mark.parametrize(("labels", "width"), [(1, 1), (8, 1), (9, 2), (256, 32), (257, 33)])
-def test_packed_width(labels, width):
-    """A set takes as many bytes as needed."""
-    assert packed_width(labels) == width
-
-
 @pytest.mark.parametrize("labels", [1, 7, 9, 257])
 def test_bit_beyond_the_labels(labels):
     """A bit beyond the labels is refused; the last label's is not."""
@@ -42,11 +36,6 @@ def test_bit_beyond_the_labels(labels):
         LabelSets(packed, labels)
     packed[2, -1] = 1 << ((labels - 1) % 8)
     assert LabelSets(packed, labels).hits()[2].tolist() == [False] * (labels - 1) + [True]
-
-
-def test_full_byte():
-    """All eight bits of a byte may be labels."""
-    assert LabelSets(np.full((1, 1), 255, np.uint8), 8).hits().all()
 
 
 @pytest.mark.parametrize(
@@ -81,11 +70,6 @@ def test_bytes_of_votes(kind, labels):
             decode_votes(encode_votes(votes), draws, run)
 
 
-def test_two_bytes_are_little_endian():
-    """The lower byte comes first, as documented."""
-    assert encode_votes(np.array([[258]], np.uint16)) == b"\x02\x01"
-
-
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
@@ -116,6 +100,11 @@ def test_row_of_another_run(kind, change, message):
     check_row(row(run, 0), run)
     with pytest.raises(InvalidInputError, match=message):
         check_row(change(row(run, 0)), run)
+
+
+def test_two_bytes_are_little_endian():
+    """The lower byte comes first, as documented."""
+    assert encode_votes(np.array([[258]], np.uint16)) == b"\x02\x01"
 
 
 def test_other_rule():
