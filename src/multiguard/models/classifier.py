@@ -262,8 +262,8 @@ def state_sums(module: nn.Module) -> str:
         digest.update(_described(name, tensor))
         flat = (torch.view_as_real(tensor) if tensor.is_complex() else tensor).contiguous().flatten()
         sums += map(_weighted_sum, torch.split(flat.view(_WORDS[flat.element_size()]), _WORDS_AT_ONCE))
-    for part in sums:  # all are on their way before the first is waited for
-        digest.update(part.cpu().numpy().data)
+    if sums:  # they are fetched at once
+        digest.update(torch.stack([part.to(sums[0].device) for part in sums]).cpu().numpy().data)
     return digest.hexdigest()
 
 
