@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from tests.attack.claims import ALPHA, DRAWS, beside, radii_of
 from tests.attack.mosaics import NAMES, SIDE, ColourCounts, mosaics
 
 from multiguard.attack import AttackConfig, Victim, attack_images
@@ -11,11 +12,10 @@ from multiguard.attack.goals import Objective
 from multiguard.attack.target import SmoothedTarget
 from multiguard.certify import Threshold, TopK, certified_radii_batch
 from multiguard.certify.noise import BandAblation, PixelAblation, Uniform
-from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig, evaluated_size
 from multiguard.smooth import Smoother
 from multiguard.smooth.noise_source import noise_key
 
-IMAGES, DRAWS, ALPHA, BETA = 8, 300, 0.001, 0.001
+IMAGES = 8
 PLAN = AttackConfig(steps=6, copies=8, starts=2, tries=16, pick_draws=16, draws=200)
 PIXELS, BANDS, UNIFORM = PixelAblation(24, SIDE * SIDE), BandAblation(2, SIDE), Uniform(0.5)
 
@@ -37,14 +37,13 @@ def certified(noise, rule):
     """The smoother, the images, and what is proved of each."""
     model, images = images_of(noise)
     votes = (
-        {"k_max": rule.k_prime} if isinstance(rule, TopK) else {"score_threshold": 0.95 if noise.whole else 0.6}
+        {"k_max": rule.k_prime} if rule.ranked else {"score_threshold": 0.95 if noise.whole else 0.6}
     )  # three pixels, or 0.2
     smoother = Smoother(model, noise=noise, labels=NAMES, output="logits", device="cpu", **votes)
-    exact = isinstance(noise, BandAblation)
-    draws = noise.columns if exact else DRAWS
+    draws = noise.positions or DRAWS
     drawn = [found for _, found in smoother.stream(((name, image) for name, image, _ in images), draws, noise_seed=0)]
     votes = [each if isinstance(each, np.ndarray) else each.hits() for each in drawn]
-    method = "enumerated" if exact else "joint"
+    method = "enumerated" if noise.enumerated else "joint"
     labels = [own for *_, own in images]
     return (
         smoother,
@@ -53,46 +52,19 @@ def certified(noise, rule):
     )
 
 
-def attacked(noise, rule, factor, plan=PLAN):
+def attacked(noise, rule, factor, config=PLAN):
     """Certificates whose radii were multiplied, attacked at the last of them."""
     smoother, images, proved = certified(noise, rule)
     claims = [{"in": {"joint": factor * own.true}} for own in proved]
-    if not isinstance(rule, TopK):
+    if rule.has_ceilings:
         claims = [
             {**each, "out": {"joint": factor * own.false[::-1]}} for each, own in zip(claims, proved, strict=True)
         ]
     victims = []
     for (name, image, labels), own in zip(images, claims, strict=True):
-        ends = sorted(float(r) for goal in own.values() for r in goal["joint"] if 0 < r < np.inf) or [1.0]
-        most = SIDE if isinstance(noise, BandAblation) else np.inf
+        ends, most = radii_of(own) or [1.0], SIDE if noise.enumerated else np.inf
         victims.append(Victim(name, image, labels, tuple(sorted({min(each, most) for each in (ends[0], ends[-1])}))))
-    pairs = zip(attack_images(smoother, victims, rule, plan), claims, strict=True)
-    found = [_image(*each, rule, noise, plan) for each in pairs]
-    exact = isinstance(noise, BandAblation)
-    return Attacks(
-        config=CertifyConfig(alpha=ALPHA, draws=DRAWS).with_rule(rule),
-        noise=noise,
-        label_names=NAMES,
-        labelled=True,
-        methods=("joint",),
-        radii=(0.0,),
-        names=plan.attacks,
-        beta=0.0 if exact else BETA,
-        draws=noise.columns if exact else plan.draws,
-        images=tuple(found),
-        without_labels=0,
-    )
-
-
-def _image(result, proved, rule, noise, plan):
-    exact, labels = isinstance(noise, BandAblation), result.victim.labels
-    draws, beta = (noise.columns, None) if exact else (plan.draws, BETA / len(result.perturbations))
-    outcomes = []
-    for each in result.perturbations:
-        assert each.norm <= each.radius
-        sizes = evaluated_size(each.counts, draws, labels, rule, each.goal, beta=beta)
-        outcomes.append(AttackOutcome(each.attack, each.goal, each.radius, each.norm, *sizes))
-    return AttackedImage(result.victim.id, labels, proved, tuple(outcomes))
+    return beside(attack_images(smoother, victims, rule, config), claims, rule, noise, config, NAMES)
 
 
 def test_hidden_pixels():

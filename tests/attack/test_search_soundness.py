@@ -1,19 +1,17 @@
 """No attack breaks a certificate inside its radius; and if certificates were false, these attacks would show it."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from tests.attack.claims import ALPHA, beside, radii_of
 from tests.attack.templates import SIGMA, digits_classifier, held_out_images
 
 from multiguard.attack import AttackConfig, Victim, attack_images
 from multiguard.certify import Threshold, TopK, certified_radii_batch
 from multiguard.certify.noise import Gaussian
-from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig, evaluated_size
 from multiguard.smooth import Smoother
 
 IMAGES, DRAWS = 60, 200
-RULE, ALPHA, BETA = TopK(4, 2), 0.001, 0.001
+RULE, NOISE, NAMES = TopK(4, 2), Gaussian(SIGMA), tuple("0123456789")
 PLAN = AttackConfig(steps=5, copies=4, starts=1, tries=6, pick_draws=12, draws=120)
 
 
@@ -35,50 +33,18 @@ def radii(smoother, images):
     return [own.true for own in proved]
 
 
-def victims(images, radii):
+def victims(images, claims):
     """Each image at the ends of its own certificates, of most labels and of the first: there they are weakest."""
-    for (name, image, labels), own in zip(images, radii, strict=True):
-        ends = sorted(radius for radius in own.tolist() if 0 < radius < np.inf) or [SIGMA]
+    for (name, image, labels), own in zip(images, claims, strict=True):
+        ends = radii_of(own) or [SIGMA]
         yield Victim(name, image, labels, tuple(sorted({ends[0], ends[-1]})))
 
 
-def attacked(smoother, images, radii, plan):
-    """The certificates and what the plan's attacks made of them."""
-    results = attack_images(smoother, victims(images, radii), RULE, plan)
-    outcomes = [_image(each, {"in": {"joint": own}}, RULE, plan) for each, own in zip(results, radii, strict=True)]
-    return _attacks(RULE, outcomes, plan)
-
-
-def _image(result, proved, rule, plan):
-    beta, labels, draws = BETA / len(result.perturbations), result.victim.labels, plan.draws
-    outcomes = []
-    for each in result.perturbations:
-        assert each.norm <= each.radius
-        sizes = evaluated_size(each.counts, draws, labels, rule, each.goal, beta=beta)
-        outcomes.append(AttackOutcome(each.attack, each.goal, each.radius, each.norm, *sizes))
-    return AttackedImage(result.victim.id, labels, proved, tuple(outcomes))
-
-
-def _attacks(rule, images, plan):
-    return Attacks(
-        config=CertifyConfig(alpha=ALPHA, draws=DRAWS).with_rule(rule),
-        noise=Gaussian(SIGMA),
-        label_names=tuple("0123456789"),
-        labelled=True,
-        methods=("joint",),
-        radii=(0.0,),
-        names=plan.attacks,
-        beta=BETA,
-        draws=plan.draws,
-        images=tuple(images),
-        without_labels=0,
-    )
-
-
-def inflated(image, factor):
-    """The same perturbations beside certificates whose radii were multiplied."""
-    proved = {goal: {m: factor * r for m, r in by.items()} for goal, by in image.proved.items()}
-    return replace(image, proved=proved)
+def attacked(smoother, images, radii, config):
+    """The certificates and what attacks made of them."""
+    claims = [{"in": {"joint": own}} for own in radii]
+    found = attack_images(smoother, victims(images, claims), RULE, config)
+    return beside(found, claims, RULE, NOISE, config, NAMES)
 
 
 def test_sound_certificates(smoother, images, radii):
@@ -108,11 +74,10 @@ def test_threshold_rule(smoother, images):
     labels = [own for _, _, own in some]
     proved = certified_radii_batch(votes, labels, rule, num_labels=10, sigma=SIGMA, alpha=ALPHA)
     plan = PLAN.replace(draws=200)
-    results = attack_images(sets, [Victim(name, image, own, (0.2, 1.5)) for name, image, own in some], rule, plan)
-    outcomes = [
-        _image(each, {"in": {"joint": own.true}, "out": {"joint": own.false[::-1]}}, rule, plan)
-        for each, own in zip(results, proved, strict=True)
-    ]
-    assert {each.goal for each in outcomes[0].outcomes} == {"in", "out"}
-    assert _attacks(rule, outcomes, plan).broken("joint") == ()
-    assert _attacks(rule, [inflated(each, 20) for each in outcomes], plan).broken("joint"), "and it could be"
+    claims = [{"in": {"joint": own.true}, "out": {"joint": own.false[::-1]}} for own in proved]
+    results = list(attack_images(sets, [Victim(name, image, own, (0.2, 1.5)) for name, image, own in some], rule, plan))
+    found = beside(results, claims, rule, NOISE, plan, NAMES)
+    assert {each.goal for each in found.images[0].outcomes} == {"in", "out"}
+    assert found.broken("joint") == ()
+    false = [{goal: {"joint": 20 * own["joint"]} for goal, own in each.items()} for each in claims]
+    assert beside(results, false, rule, NOISE, plan, NAMES).broken("joint"), "and it could be"
