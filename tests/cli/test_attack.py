@@ -176,6 +176,8 @@ def test_no_gradients(own_run):
     assert code == 0, err
     assert "blind:make has no gradients (its scores carry no gradient): random search replaces pgd" in out
     assert read_attacks(own_run.parent / "attack").attacks.names == ("random",)
+    code, out, err = command("attack", own_run, *QUICK, *OWN)
+    assert (code, "has no gradients" in out) == (0, False), "the same attack finds its work done"
 
 
 def test_recorded_code_not_run(own_run, monkeypatch):

@@ -31,14 +31,13 @@ from multiguard.evaluate import (
     read_attacks,
     read_certificates,
 )
-from multiguard.evaluate.attack_files import ATTACK_NAME, attack_stage, stage_attacks
+from multiguard.evaluate.attack_files import attack_stage, stage_attacks
 from multiguard.evaluate.attack_outcomes import finite_radii, proved_sizes
 from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.config import to_tree
 from multiguard.io.files import file_checksum
 from multiguard.io.rounding import plain
-from multiguard.io.writer import is_complete
 from multiguard.models.config import ModelConfig
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.smooth import Smoother
@@ -76,18 +75,19 @@ def attack(
         progress: Called with ("attacking", images done, images in all).
         on_note: Called with what a user should know, before the search.
     """
-    digest = file_checksum(certificates / CERTIFICATES_NAME)
-    request = _request(config, model, digest)
-    if out is not None and not force and is_complete(out / ATTACK_NAME, request):
-        return read_attacks(out).attacks
+    if out is not None:
+        digest = file_checksum(certificates / CERTIFICATES_NAME)
+        with attack_stage(out, _request(config, model, digest), force=force) as stage:
+            finished = stage is None
+        if finished:
+            return read_attacks(out).attacks
     certified = read_certificates(certificates)
-    config, smoother, images = _prepare(config, certificates, certified, model, on_note or (lambda note: None))
+    possible, smoother, images = _prepare(config, certificates, certified, model, on_note or (lambda note: None))
     if out is None:
-        return attack_results(config, certified, smoother, images, progress)
-    request = _request(config, model, certified.certificates_hash)
-    with attack_stage(out, request, force=force) as stage:
+        return attack_results(possible, certified, smoother, images, progress)
+    with attack_stage(out, _request(config, model, certified.certificates_hash), force=force) as stage:
         if stage is not None:
-            attacks = attack_results(config, certified, smoother, images, progress)
+            attacks = attack_results(possible, certified, smoother, images, progress)
             origin: Any = {"certificates_hash": certified.certificates_hash, "provenance": certified.provenance}
             stage_attacks(stage, attacks, command=command, **origin)
             write_attack_table(attacks, stage)
