@@ -1,21 +1,49 @@
-"""Runs that are killed at any moment end with the same votes, byte for byte."""
+"""A voting run that is killed before any change of a file ends with the same votes, byte for byte."""
 
-import json
-import os
+import contextlib
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
-from kill_runs import KINDS, contents, state_of, vote
 from tests.killer import Killer
+from toy import Images, linear
 
+from multiguard.certify import TopK
+from multiguard.errors import VotesError
+from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
 from multiguard.votes import read_votes
 
-SCRIPT = Path(__file__).with_name("kill_runs.py")
 MEMORY = Path("/dev/shm")
+KINDS = {"fixed": {"draws": 4}, "adaptive": {"adaptive": AdaptivePlan(TopK(2, 1), (0.2,), 60, alpha=0.05)}}
+
+
+def vote(folder: Path, kind: str) -> None:
+    smoother = Smoother(linear(), sigma=0.5, device="cpu", batch_size=64)
+    vote_dataset(smoother, Images(2), folder, noise_seed=3, shard_images=1, **KINDS[kind])
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a finished votes folder, which must not depend on any accident."""
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert not any(name.endswith((".part", ".lock")) for name in files), files
+    return files
+
+
+def state_of(folder: Path) -> str:
+    """What a kill left."""
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    if "manifest.json" not in names:
+        return "nothing"
+    with contextlib.suppress(VotesError):
+        read_votes(folder)
+        return "finished"
+    if any(name.endswith(".part") for name in names):
+        return "a partial file"
+    votes = read_votes(folder, partial=True)
+    if len(votes) == len(votes.provenance.image_ids):
+        return "all shards"
+    return "some shards" if len(votes) else "no shard yet"
 
 
 @pytest.fixture
@@ -25,7 +53,7 @@ def memory_folder():
         yield Path(folder)
 
 
-@pytest.mark.parametrize("kind", ["small", "small-adaptive"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_kill_at_every_change(memory_folder, monkeypatch, kind):
     """A kill before any single change of a file costs nothing: the run resumes and ends with the same files."""
     killer = Killer(monkeypatch)
@@ -43,30 +71,3 @@ def test_kill_at_every_change(memory_folder, monkeypatch, kind):
     assert calls == 20, "the lock, two shards, the manifest and the clean-up are 19 changes"
     assert finished == sorted(finished), "a later kill never costs a finished shard"
     assert states >= {"nothing", "a partial file", "no shard yet", "some shards", "all shards"}
-
-
-def kill_subprocesses(folder, kind, how, number, seed=0):
-    """How many kills left which state, after every killed run has been completed correctly."""
-    paths = os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": paths}
-    command = [sys.executable, SCRIPT, folder, kind, how, number, seed]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("kind", KINDS)
-def test_kills_at_random_moments(memory_folder, kind, seed):
-    """Real processes, killed by SIGKILL hundreds of times."""
-    states = kill_subprocesses(memory_folder, kind, "moments", 300, seed)
-    assert sum(states.values()) == 300
-    assert kind.startswith("small") or states["some shards"] > 10
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("kind", KINDS)
-def test_kills_at_all_changes(memory_folder, kind):
-    """Real processes, killed by SIGKILL before every change of a file."""
-    assert sum(kill_subprocesses(memory_folder, kind, "points", 1).values()) > 20

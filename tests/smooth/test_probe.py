@@ -91,6 +91,7 @@ BAD = {
 }
 WAYS = {
     "vote_dataset": lambda one, out: vote_dataset(one, Images(9), out / "votes", draws=5, noise_seed=0),
+    "memory": lambda one, out: VoteRun(one, Images(9), draws=5, noise_seed=0).votes(),
     "certify": lambda one, out: one.certify(Images(3), RULE, draws=20, progress=False),  # too few to judge their labels
     "predict": lambda one, out: one.predict(Images(1)[0].image, RULE, draws=20),
     "live": lambda one, out: LivePrediction(one, Images(1)[0].image, RULE),
@@ -166,6 +167,7 @@ def test_state_since_the_record(tmp_path):
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 5))
     one = Smoother(load(model, labels=LABELS, name="a"), sigma=0.5, device="cpu")
     run = VoteRun(one, Images(4), draws=5, noise_seed=0)
+    assert run.provenance.model == "a"
     with torch.no_grad():
         model[1].weight.neg_()
     with pytest.raises(ModelError, match="have changed since its run was recorded"):

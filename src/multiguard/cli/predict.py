@@ -119,7 +119,7 @@ def _promise(noise: "Noise", size: int | None, alpha: float) -> str:
     return (
         f"A label stays predicted under {what}, measured on the image as the model sees it: {pixels}values from 0 to "
         "1. That says nothing about whether it is right. For each image, all of this holds"
-        f"{', since nothing is random' if noise.attacker == 'patch' else sure}."
+        f"{', since nothing is random' if noise.enumerated else sure}."
     )
 
 
