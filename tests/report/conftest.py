@@ -68,7 +68,7 @@ def browser() -> Iterator:
 
 @pytest.fixture(scope="module")
 def contexts(browser) -> Iterator[dict]:
-    """The open pages of a module by path and width."""
+    """The open pages of a module by path."""
     pages: dict = {}
     yield pages
     for visited in pages.values():
@@ -80,12 +80,13 @@ def opened(browser, contexts) -> Callable[..., Opened]:
     """A page as if it had just been opened; it is loaded once per module."""
 
     def visit(path: Path, *, width: int = 1440, scheme: str = "light") -> Opened:
-        if (path, width) not in contexts:
-            context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-            contexts[path, width] = open_page(context, path)
+        size = {"width": width, "height": 900}
+        if path not in contexts:
+            contexts[path] = open_page(browser.new_context(viewport=size, color_scheme=scheme), path)
         else:
-            contexts[path, width].page.emulate_media(color_scheme=scheme)
-            reset(contexts[path, width].page)
-        return contexts[path, width]
+            contexts[path].page.set_viewport_size(size)
+            contexts[path].page.emulate_media(color_scheme=scheme)
+            reset(contexts[path].page)
+        return contexts[path]
 
     return visit
