@@ -201,7 +201,7 @@ def run_families(study: "Study") -> list[Family]:
 
 def _config(run: Results) -> tuple[object, object]:
     """What two runs must share to be compared in their noise or their training."""
-    return run.certificates.config, run.provenance.get("stops")
+    return run.certificates.config.parameters, run.provenance.get("stops")
 
 
 def _without_noise(run: Results) -> bool:
