@@ -19,7 +19,7 @@ from multiguard.votes import read_votes
 MODEL = ["--model", "tests.cli.test_certify:linear_model", "--output", "logits", "--size", 16, "--sigma", 0.5]
 DIGITS = ["--data", "digits", "--images", 6, "--shard-images", 4]
 TOP_K = ["--k", 4, "--k-prime", 2, "--alpha", 0.05]
-THRESHOLD = ["--rule", "threshold", "--threshold", 0.4, "--alpha", 0.05]
+THRESHOLD = ["--threshold", 0.4, "--alpha", 0.05]
 LABELS = tuple("0123456789")
 STOPS = (50, 100, 200, 300)
 
@@ -63,7 +63,7 @@ def deployed(tmp_path_factory):
         "unlabelled": [*folder, "--draws", 80, "--pilot-draws", 20],
         "unlabelled-digits": [*DIGITS, "--no-labels", "--draws", 80],
         "adaptive": [*DIGITS, *adaptive, *TOP_K],
-        "adaptive-sets": [*folder, *adaptive, *THRESHOLD],
+        "adaptive-sets": [*folder, *adaptive, "--rule", "threshold", *THRESHOLD],
     }
     return home, {
         name: done("vote", *MODEL, *asked, "--noise-seed", 0, "--out", home / name) for name, asked in said.items()
@@ -264,17 +264,15 @@ ADAPTIVE = [*VOTE, "--draws", "adaptive"]
         (["certify", "unlabelled", *TOP_K], "no ground truth"),
         (["certify", "sets", *TOP_K], "these are votes of the threshold rule"),
         (["certify", "ranked", *THRESHOLD], "these are votes of the top-k rule"),
-        (["certify", "adaptive", *TOP_K, "--draws", 50], "no fixed n holds"),
-        (["certify", "adaptive", *TOP_K, "--sweep", "n=50"], "no fixed n holds"),
-        (["certify", "sets", "--rule", "threshold", "--threshold", 0], "strictly between 0 and 1, got 0.0"),
-        (["certify", "sets", "--rule", "threshold", "--threshold", 1], "strictly between 0 and 1, got 1.0"),
-        (["certify", "sets", "--rule", "threshold", "--threshold", "nan"], "--threshold is nan"),
-        (["certify", "sets", "--rule", "threshold"], "threshold is missing; the threshold rule needs threshold"),
-        (["certify", "sets", *THRESHOLD, "--k", 3], "k belongs to the top-k rule"),
+        (["certify", "adaptive", *TOP_K, "--draws", 50], "no fixed number holds"),
+        (["certify", "adaptive", *TOP_K, "--sweep", "n=50"], "no fixed number holds"),
+        (["certify", "sets", "--threshold", 0], "strictly between 0 and 1, got 0.0"),
+        (["certify", "sets", "--threshold", 1], "strictly between 0 and 1, got 1.0"),
+        (["certify", "sets", "--threshold", "nan"], "--threshold is nan"),
         (["certify", "sets"], "threshold is missing; the threshold rule needs threshold"),
         (["certify", "sets", *THRESHOLD, "--method", "paper"], "'paper'"),
         (["certify", "sets", *THRESHOLD, "--sweep", "threshold=0.2,1"], "strictly between 0 and 1, got 1.0"),
-        (["certify", "sets", *THRESHOLD, "--sweep", "k=2"], "'k'"),
+        (["certify", "sets", *THRESHOLD, "--sweep", "k=2"], "the threshold rule has no k"),
         (["certify", "ranked"], "--k is missing; the top-k rule needs k and --k-prime"),
         (["certify", "ranked", "--threshold", 0.5], "these are votes of the top-k rule"),
         (["certify", "ranked", *TOP_K, "--threshold", 0.5], "threshold belongs to the threshold rule"),
@@ -321,7 +319,10 @@ ADAPTIVE = [*VOTE, "--draws", "adaptive"]
             "--size is -2; expected a whole number from 1 to",
         ),
         (["predict", "images/0.png", *MODEL, "--labels", "names.txt", "--threshold", 0.5], "threshold belongs"),
-        (["predict", "images/0.png", *MODEL, "--labels", "names.txt", *THRESHOLD, "--k", 3], "k belongs"),
+        (
+            ["predict", "images/0.png", *MODEL, "--labels", "names.txt", "--rule", "threshold", *THRESHOLD, "--k", 3],
+            "k belongs",
+        ),
     ],
 )
 def test_rule_mistakes(deployed, arguments, message, tmp_path, monkeypatch):

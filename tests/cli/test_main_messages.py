@@ -146,9 +146,7 @@ def test_other_folders_kept(home):
     assert "where votes would go" in refused(*VOTE, "--out", "c", "--force")
     assert "c holds certificates" in refused("run", "digits", "--out", "c")
     assert "--radius-step" in refused(*certify, "--radius-step", -1, "--out", "d")
-    assert "certify them with --rule top-k, --k and --k-prime" in refused(
-        "certify", "v", "--rule", "threshold", "--threshold", 0.5, "--out", "d"
-    )
+    assert "certify them with --k and --k-prime" in refused("certify", "v", "--threshold", 0.5, "--out", "d")
 
 
 def test_page_names(home):

@@ -40,17 +40,19 @@ def test_printed_command(home, more):
     out = done("tune", "runs/votes", "--k", 6, "--radius", 0.2, *more)
     assert max(map(len, out.splitlines()[:8])) <= 80
     tuned = read_tuned("runs/tuned.json")
-    assert f"chosen: k' = {tuned.best.rule.k_prime}, k = 6, sigma = 0.5" in out
-    assert f"{tuned.best.rule.k_prime} " in next(line for line in out.splitlines() if line.endswith("chosen"))
+    assert f"chosen: k' = {tuned.best.config.rule.k_prime}, k = 6, sigma = 0.5" in out
+    assert f"{tuned.best.config.rule.k_prime} " in next(line for line in out.splitlines() if line.endswith("chosen"))
     text = done(*printed_command(out))
-    assert f"10 images chose k' = {tuned.best.rule.k_prime}, k = 6, and are not certified" in text
+    assert f"10 images chose k' = {tuned.best.config.rule.k_prime}, k = 6, and are not certified" in text
     found = read_certificates("runs/certificates")
     whole = read_votes("runs/votes")
     assert not set(found.certificates.ids) & set(tuned.ids)
     assert len(found.certificates.ids) == len(whole) - len(tuned.ids) == 10
-    assert found.certificates.config.rule == tuned.best.rule
-    assert found.certificates.config.alpha == tuned.alpha
-    assert found.certificates.methods == ((tuned.method,) if more else ("coupled",))  # joint chooses in less time
+    assert found.certificates.config.rule == tuned.best.config.rule
+    assert found.certificates.config.alpha == tuned.config.alpha
+    assert found.certificates.methods == (
+        (tuned.config.method,) if more else ("coupled",)
+    )  # joint chooses in less time
     assert found.certificates.config.draws == (150 if more else 200)
     assert found.source["tuned"] == {"left_out": 10, "radius": 0.2}
     assert done(*printed_command(out)) == text  # its work is done
@@ -86,7 +88,7 @@ def test_no_image_left(home):
 def test_own_folder(home):
     """Certificates of all images stay beside those of the others."""
     out = done("tune", "runs/votes", "--k", 6, "--radius", 0.2)
-    k_prime = read_tuned("runs/tuned.json").best.rule.k_prime
+    k_prime = read_tuned("runs/tuned.json").best.config.rule.k_prime
     done("certify", "runs/votes", "--k", 6, "--k-prime", k_prime)
     assert f"runs/certificates-k-6-k-prime-{k_prime}-tuned" in done(*printed_command(out))
     assert len(read_certificates("runs/certificates").certificates.ids) == 20
@@ -100,11 +102,10 @@ def test_own_folder(home):
         (["runs/votes", "--radius", 0.2, "--k", 30], "k must be a whole number of at least 1 and at most"),
         (["runs/votes", "--radius", 9, "--k", 3], "none of the 3 candidates certifies anything at radius 9"),
         (["runs/votes", "--radius", "nan", "--k", 3], "--radius is nan"),
-        (["runs/votes", "--radius", 0.2, "--k", 3, "--metric", "mAP"], "unknown metric 'mAP'"),
+        (["runs/votes", "--radius", 0.2, "--k", 3, "--metric", "mAP"], "unknown value 'mAP'"),
         (["runs/votes", "--radius", 0.2, "--k", 3, "--method", "all"], "'all'"),
-        (["runs/votes", "--radius", 0.2, "--k", 3, "--method", "joint,paper"], "names several methods"),
         (["runs/votes", "--radius", 0.2, "--k", 3, "--draws", 999], "these votes hold 200 draws"),
-        (["runs/votes", "sets/votes", "--radius", 0.2, "--k", 3], "these are votes of the threshold rule"),
+        (["runs/votes", "sets/votes", "--radius", 0.2, "--k", 3], "different labels or rules"),
         (["adaptive/votes", "--radius", 0.2, "--k", 3], "tune on votes with a fixed number of draws"),
         (["unlabelled/votes", "--radius", 0.2, "--k", 3], "need the true labels"),
         (["none/votes", "--radius", 0.2, "--k", 3], "none/votes does not exist"),
@@ -126,4 +127,4 @@ def test_two_rules(home, more):
     code, _, err = command("certify", "runs/votes", "--tuned", "runs/tuned.json", *more)
     assert (code, err.count("\n")) == (2, 1)
     assert "is given beside a tuned choice" in err
-    assert read_tuned("runs/tuned.json").best.rule.k == TopK(6, 1).k
+    assert read_tuned("runs/tuned.json").best.config.rule.k == TopK(6, 1).k

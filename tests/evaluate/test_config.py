@@ -89,7 +89,11 @@ def test_bands():
 
 
 def test_sweep_configs():
-    """Each point once, without the base; all with the methods of the base."""
+    """Each point once, without the base; where no method is named, each with the default of its own draws."""
+    many = provenance(draws=200, k_max=2)
+    assert [one.methods for one in SweepConfig(n=(20, 100)).configs(CONFIG, many)] == [("joint",), ("coupled",)]
+    named = CONFIG.replace(methods=("coupled",))
+    assert [one.methods for one in SweepConfig(n=(20,)).configs(named, many)] == [("coupled",)]
     found = SweepConfig(k=(1, 5, 1), n=(3, 7), alpha=(0.1,)).configs(CONFIG, RUN)
     base = CONFIG.resolve(RUN)
     assert found == [base.vary("k", 1), base.vary("n", 3), base.vary("alpha", 0.1)]

@@ -137,3 +137,10 @@ def test_only(certified) -> None:
     assert (some.ids, some.labels) == ((certified.ids[5], certified.ids[2]), (certified.labels[5], certified.labels[2]))
     assert np.array_equal(some.radii["joint"][1], certified.radii["joint"][2])
     assert (some.draws, some.failures) == ((200, 200), ())
+
+
+@pytest.mark.parametrize("values", [[], [1.2, 0.5], [-3, 0.5], [np.nan], [[0.5]]])
+def test_refused_values(values) -> None:
+    """What the bound does not hold for is refused."""
+    with pytest.raises(InvalidInputError, match="values must be"):
+        mean_interval(values)

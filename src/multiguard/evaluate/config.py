@@ -146,12 +146,14 @@ class SweepConfig(Config, frozen=True):
         return {name: values for name, values in named.items() if values}
 
     def configs(self, base: CertifyConfig, run: Provenance) -> list[CertifyConfig]:
-        """The resolved configs, each different from the base and the others; raises unless the votes provide each."""
+        """The resolved configs, each different from the base and the others; raises unless the votes provide each.
+
+        Where the base names no methods, each config has the default one of its own number of draws.
+        """
         configs = [base.resolve(run)]
-        base = base.replace(methods=configs[0].methods)
         for name, values in self.vary.items():
-            if name not in base.parameters:
-                known = ", ".join(base.parameters)
+            if name not in configs[0].parameters:
+                known = ", ".join(configs[0].parameters)
                 raise InvalidInputError(f"sweep.{name}: the {run.rule} rule has no {name}; what varies is {known}")
             if name in ("n", "alpha") and run.noise.enumerated:
                 raise InvalidInputError(f"{name} cannot be varied: every band votes, and nothing is random")

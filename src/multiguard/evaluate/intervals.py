@@ -23,6 +23,7 @@ import numpy as np
 
 from multiguard.certify.arguments import check_fraction
 from multiguard.certify.arrays import Floats, Ints
+from multiguard.errors import InvalidInputError
 from multiguard.evaluate.scores import Counts, ratio
 from multiguard.io.short_repr import short_repr
 
@@ -89,7 +90,10 @@ def mean_interval(values: Floats, level: float = 0.95) -> tuple[float, float]:
     >>> round(low, 2), round(high, 2)
     (0.8, 0.93)
     """
-    ((own, times),) = _tallies([[np.asarray(values, dtype=np.float64)[None]]])
+    given = np.asarray(values, dtype=np.float64)
+    if given.ndim != 1 or not given.size or not np.all((given >= 0) & (given <= 1)):
+        raise InvalidInputError("values must be a list of at least one number from 0 to 1: the bound is for those only")
+    ((own, times),) = _tallies([[given[None]]])
     low, high = _interval(own, times, level)
     return float(low[0]), float(high[0])
 

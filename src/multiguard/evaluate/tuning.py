@@ -22,7 +22,7 @@ from multiguard.errors import DataError, InvalidInputError, VotesError
 from multiguard.evaluate.certification import certify_configs, per_unit
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.evaluate.curves import curves
-from multiguard.evaluate.methods import label_method
+from multiguard.evaluate.methods import ALL, label_method
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.config import Config, Count, NotNegative, Whole, described
 from multiguard.io.files import mentions, read_regular, remove_partial_files, write_atomically
@@ -63,6 +63,8 @@ class TuneConfig(Config, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_alpha(self.alpha)
+        if self.method == ALL:
+            raise InvalidInputError("method is 'all'; tune by the one that will certify")
 
 
 @dataclass(frozen=True)

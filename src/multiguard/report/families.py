@@ -165,8 +165,10 @@ def _sweep(study: "Study", key: FamilyKey) -> Family:
     base, (symbol, title) = study.config.parameters[key], _SWEPT[key]
     swept: dict[float, dict[Averaging, Curve]] = {}
     for curve in study.main.curves:
-        value = curve.config.parameters.get(key)
-        if value is not None and curve.method == study.method and curve.config.vary(key, base) == study.config:
+        value, methods = curve.config.parameters.get(key), curve.config.methods
+        same = curve.config.vary(key, base).replace(methods=study.config.methods) == study.config
+        # A config without the study's method has the default one of its own number of draws.
+        if value is not None and same and curve.method == (study.method if study.method in methods else methods[0]):
             swept.setdefault(value, {})[curve.averaging] = curve
     lines = tuple(
         Line(plain(value), f"{symbol} = {plain(value)}", both, value == base) for value, both in sorted(swept.items())
