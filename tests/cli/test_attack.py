@@ -4,16 +4,15 @@ import shutil
 import sys
 from dataclasses import replace
 
-import numpy as np
+import pyarrow as pa
 import pytest
 from PIL import Image
+from tests.evaluate.stored_metadata import forge, load_metadata
 from tests.pipeline.tiny_run import RECIPE, command
-from tests.results.stored_metadata import forge, load_metadata
 
 from multiguard.attack.voted import execution_notes, voted_classifier, voted_data, voted_smoother
 from multiguard.data import DigitsDataset
-from multiguard.evaluate import curves, read_attacks, read_certificates, write_certificates
-from multiguard.votes import read_votes
+from multiguard.evaluate import read_attacks, read_certificates, write_certificates
 
 QUICK = [word for setting in ("steps=2", "copies=2", "starts=1", "tries=2") for word in ("--set", setting)]
 QUICK += ["--draws", "60", "--radius", "0.25"]
@@ -40,12 +39,13 @@ def run(finished, tmp_path):
 def claim_too_much(run):
     """Certificates that claim every label up to radius 5, whatever the votes say."""
     found = read_certificates(run / "certificates")
-    radii = {method: tuple(np.full(len(own), 5.0) for own in each) for method, each in found.certificates.radii.items()}
-    claimed = replace(found.certificates, radii=radii)
-    grid = [0.0, 0.5]
-    votes = read_votes(run / "votes")
-    more = {"radius": grid, "votes": votes, "source": found.source, "force": True}
-    write_certificates(run / "certificates", claimed, curves(claimed, grid), **more)
+    table = found.certificates.table
+    rows = [{method: [5.0] * len(own) for method, own in each.items()} for each in table["radii"].to_pylist()]
+    at = table.column_names.index("radii")
+    claimed = table.set_column(at, "radii", pa.array(rows, table.schema.types[at]))
+    write_certificates(
+        replace(found, certificates=replace(found.certificates, table=claimed)), run / "certificates", force=True
+    )
 
 
 def test_attack_of_run(run):
@@ -131,7 +131,7 @@ def _certified(home, model, voted, certified):
 @pytest.mark.parametrize(
     ("voted", "certified", "goals"),
     [
-        (["--rule", "threshold"], ["--rule", "threshold", "--threshold", "0.4"], {"in", "out"}),
+        (["--rule", "threshold"], ["--threshold", "0.4"], {"in", "out"}),
         (["--no-labels", "--pilot-draws", "30"], ["--no-labels", "--k", "3", "--k-prime", "2"], {"in"}),
     ],
     ids=["threshold", "no labels"],
