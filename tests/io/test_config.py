@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 import pytest
 from msgspec.structs import fields
-from multiguard.pipeline.verify_config import VerifyConfig
 
 from multiguard.attack.config import AttackConfig
 from multiguard.data.config import DataConfig
@@ -17,6 +16,7 @@ from multiguard.report.config import ReportConfig
 from multiguard.serve.limits import ServeConfig
 from multiguard.smooth.config import PredictConfig, VoteConfig
 from multiguard.train.config import TrainConfig
+from multiguard.verify.config import VerifyConfig
 
 CONFIGS = (AttackConfig, CertifyConfig, DataConfig, ModelConfig, PredictConfig, ReportConfig, ServeConfig, SweepConfig)
 CONFIGS += (TrainConfig, VerifyConfig, VoteConfig)

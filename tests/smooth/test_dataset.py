@@ -19,7 +19,7 @@ from multiguard.smooth import dataset as smooth_dataset
 from multiguard.smooth.dataset import VoteRun
 from multiguard.smooth.reader import ImageReader
 from multiguard.votes import read_votes
-from multiguard.votes import writer as votes_writer
+from multiguard.votes import shard_writer as votes_writer
 
 
 def smoother(**options) -> Smoother:

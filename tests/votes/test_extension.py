@@ -8,7 +8,6 @@ from tests.votes.vote_runs import ADAPTIVE, THRESHOLD, contents, provenance, row
 from multiguard.certify import Gaussian
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate import CertifyConfig
-from multiguard.evaluate.certifier import default_method
 from multiguard.votes import VotesWriter, read_votes
 
 RUN = provenance()
@@ -112,7 +111,7 @@ def test_adaptive_runs() -> None:
 def test_methods_of_extended_votes(tmp_path):
     """Whoever extends a run may have seen what it proved: only the method that holds at any number of draws remains."""
     write(tmp_path, RUN)
-    assert default_method(read_votes(tmp_path).provenance) == "joint"
+    assert CertifyConfig(1, 1).resolve(RUN).methods == ("joint",)
     extend(opened(tmp_path), [0, 1, 2])
     run = read_votes(tmp_path).provenance
     assert CertifyConfig(1, 1).resolve(run).methods == ("betting",)

@@ -1,9 +1,9 @@
 """Votes on disk: what smoothing writes and certifying reads. Needs NumPy and pyarrow, never torch."""
 
 from multiguard.votes.provenance import Provenance
+from multiguard.votes.shard_writer import VotesWriter
 from multiguard.votes.shards import Manifest
 from multiguard.votes.store import Votes, read_votes
 from multiguard.votes.types import DrawVotes, LabelSets, VoteRow
-from multiguard.votes.writer import VotesWriter
 
 __all__ = ["DrawVotes", "LabelSets", "Manifest", "Provenance", "VoteRow", "Votes", "VotesWriter", "read_votes"]
