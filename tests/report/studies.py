@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from tests.evaluate.votes_cases import stored_rows
 from tests.votes.vote_runs import provenance
 
@@ -135,6 +136,19 @@ def unlabelled_study(folder: Path, *, swept: bool = True, **changes) -> Study:
     vary = UNLABELLED_SWEPT if swept else {}
     main = make_run(folder / "main", methods=("joint", "independent"), swept=vary, **THRESHOLD, **kind)
     return Study(main, {"ranked": make_run(folder / "top-k", **kind)}, "A study without truth")
+
+
+def changed(run: Results, **columns) -> Results:
+    """The run with other values in these columns of its certificates; of a column by method, a mapping."""
+    table = run.certificates.table
+    for name, values in columns.items():
+        by_method = isinstance(values, Mapping)
+        rows = (
+            [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)] if by_method else values
+        )
+        column = pa.array([*rows], table.schema.field(name).type)
+        table = table.set_column(table.column_names.index(name), name, column)
+    return replace(run, certificates=replace(run.certificates, table=table))
 
 
 class NoiseImages:

@@ -2,11 +2,10 @@
 
 import csv
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.report.studies import THRESHOLD, UNLABELLED, make_run
+from tests.report.studies import THRESHOLD, UNLABELLED, changed, make_run
 
 from multiguard.certify import certified_size
 from multiguard.errors import InvalidInputError
@@ -97,15 +96,16 @@ def test_other_truth(runs, tmp_path) -> None:
     """Runs that disagree on true labels, or have none, are not compared."""
     proved = runs["before"].certificates
     own = proved.labels[1]
-    other = replace(proved, labels=(proved.labels[0], tuple((label + 1) % 20 for label in own), *proved.labels[2:]))
+    labels = (proved.labels[0], tuple((label + 1) % 20 for label in own), *list(proved.labels)[2:])
+    other = changed(runs["before"], labels=labels)
     with pytest.raises(InvalidInputError, match=r"other and before disagree on the true labels of image-é-1"):
-        compared({"before": runs["before"], "other": replace(runs["before"], certificates=other)})
+        compared({"before": runs["before"], "other": other})
     unlabelled = make_run(tmp_path, images=30, **UNLABELLED)
     with pytest.raises(InvalidInputError, match="different labels"):
         compared({"before": runs["before"], "unlabelled": unlabelled})
-    renamed = replace(proved, ids=tuple(f"other {i}" for i in proved.ids))
+    renamed = changed(runs["before"], id=[f"other {i}" for i in proved.ids])
     with pytest.raises(InvalidInputError, match="no image is in all of before, other"):
-        compared({"before": runs["before"], "other": replace(runs["before"], certificates=renamed)})
+        compared({"before": runs["before"], "other": renamed})
 
 
 def test_without_truth(tmp_path) -> None:

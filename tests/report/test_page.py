@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.report.studies import ADAPTIVE, THRESHOLD, UNLABELLED, NoiseImages, make_run
+from tests.report.studies import ADAPTIVE, THRESHOLD, UNLABELLED, NoiseImages, changed, make_run
 
 from multiguard.certify import certified_size
 from multiguard.data import Sample
@@ -120,8 +120,7 @@ def test_infinite_radii(tmp_path: Path) -> None:
     """Infinite radii survive in JSON."""
     main = make_run(tmp_path)
     endless = [np.full_like(radii, np.inf) for radii in main.certificates.radii["joint"]]
-    certificates = replace(main.certificates, radii={"joint": tuple(endless)})
-    stored = stored_data(page_text(Study(replace(main, certificates=certificates)), tmp_path / "report.html"))
+    stored = stored_data(page_text(Study(changed(main, radii={"joint": endless})), tmp_path / "report.html"))
     assert {radius for image in stored["images"] for radius in image["radii"]["joint"]} == {"inf"}
 
 
@@ -257,11 +256,10 @@ def test_ceilings_end(tmp_path: Path) -> None:
     """Ceilings end with the first that reaches the farthest radius."""
     main = make_run(tmp_path, images=3, **THRESHOLD)
     radii = ([-math.inf, 0.5, 1.5, 2.0], [2.0, 3.0], [-math.inf, 0.1])
-    certificates = replace(main.certificates, false_radii={"joint": tuple(map(np.array, radii))})
-    data = stored_data(page_text(Study(replace(main, certificates=certificates)), tmp_path / "report.html"))
+    data = stored_data(page_text(Study(changed(main, false_radii={"joint": radii})), tmp_path / "report.html"))
     found = {image["id"]: image["ceilings"]["joint"] for image in data["images"]}
     assert data["grid"][-1] == 1.5
-    assert list(map(found.get, certificates.ids)) == [["-inf", 0.5, 1.5], [2.0], ["-inf", 0.1]]
+    assert list(map(found.get, main.certificates.ids)) == [["-inf", 0.5, 1.5], [2.0], ["-inf", 0.1]]
 
 
 @pytest.mark.parametrize(
@@ -308,7 +306,7 @@ def test_unconfirmed_labels(unlabelled: Study, tmp_path: Path) -> None:
     """Unconfirmed labels are counted; a label certified at R = 0 alone is confirmed."""
     certificates = unlabelled.main.certificates
     radii = tuple(np.where(np.arange(len(own)) == 0, 0.0, -math.inf) for own in certificates.label_radii)
-    undecided = replace(unlabelled.main, certificates=replace(certificates, label_radii=radii))
+    undecided = changed(unlabelled.main, label_radii=radii)
     total = sum(len(labels) for labels in certificates.labels)
     confirmed = sum(len(labels) > 0 for labels in certificates.labels)
     text = without_tags(Study(undecided), tmp_path / "undecided.html")

@@ -1,7 +1,6 @@
 """Pages of the threshold rule, of predicted labels and of adaptive draws, in a real browser."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from tests.report.browsing import (
     slide_to,
     table,
 )
-from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, make_run
+from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, changed, make_run
 
 from multiguard.certify import certified_size
 from multiguard.evaluate import CertifyConfig, Curve
@@ -125,21 +124,17 @@ def test_all_labels_true(threshold: Study, tmp_path: Path, opened) -> None:
     index = next(index for index, own in enumerate(certificates.labels) if own)
     full = {name: _with(values, index, np.zeros(len(every))) for name, values in certificates.radii.items()}
     none = {name: _with(values, index, np.empty(0)) for name, values in certificates.false_radii.items()}
-    changed = replace(
-        certificates,
-        labels=_with(certificates.labels, index, every),
-        radii=full,
-        false_radii=none,
-        label_radii=_with(certificates.label_radii, index, np.zeros(len(every))),
-    )
-    write_page(Study(replace(threshold.main, certificates=changed)), tmp_path / "report.html")
+    labels = _with(certificates.labels, index, every)
+    alone = _with(certificates.label_radii, index, np.zeros(len(every)))
+    main = changed(threshold.main, labels=labels, radii=full, false_radii=none, label_radii=alone)
+    write_page(Study(main), tmp_path / "report.html")
     card = opened(tmp_path / "report.html").page.locator(f'.card[data-id="{certificates.ids[index]}"]')
     assert card.locator(".ceiling").text_content() == "no wrong label is possible"
     assert card.locator(".ceilings").count() == 0
 
 
-def _with(values: tuple, index: int, value: object) -> tuple:
-    return (*values[:index], value, *values[index + 1 :])
+def _with(values, index: int, value: object) -> list:
+    return [value if at == index else own for at, own in enumerate(values)]
 
 
 def test_predicted_labels(unlabelled: Study, paths: dict[str, Path], opened) -> None:

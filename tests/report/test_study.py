@@ -13,11 +13,9 @@ from tests.report.studies import UNLABELLED, make_run
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import (
     CertifyConfig,
+    certify_votes,
     curves,
     label_scores,
-    make_certificates,
-    read_certificates,
-    write_certificates,
 )
 from multiguard.report import Study, draw_figures, write_page, write_tables
 from multiguard.report.families import FamilyKey
@@ -41,9 +39,7 @@ def test_true_and_predicted_labels(threshold: Study, unlabelled: Study) -> None:
 def test_price_of_labels_without_a_hit(tmp_path) -> None:
     """A true label that no draw returned does not count as found; of the k labels those that are not true are false."""
     votes = stored_votes(tmp_path / "votes", [np.tile([[3, 5]], (100, 1))] * 2, [[3, 0], [5]], labels=8)
-    proved = make_certificates(CertifyConfig(4, 2), votes)
-    write_certificates(tmp_path / "out", proved, curves(proved, [0.0]), radius=[0.0], votes=votes)
-    found = Study(read_certificates(tmp_path / "out")).clean_scores["smoothed"]
+    found = Study(certify_votes(CertifyConfig(4, 2), votes)).clean_scores["smoothed"]
     assert (found["mean"].recall, found["mean"].precision) == (0.75, 0.25)
     assert (found["pooled"].recall, found["pooled"].precision) == (2 / 3, 2 / 8)
 
