@@ -54,18 +54,17 @@ def test_steps(score_threshold) -> None:
 
 def test_radii_never_fall() -> None:
     """What was proved stays proved, whatever the later draws say."""
-    answer, rng = [0], torch.Generator().manual_seed(0)
+    rate, rng = [1.0], torch.Generator().manual_seed(0)
 
     def turn(noisy: Tensor) -> Tensor:
-        scores = noisy * 0
-        scores[:, 0] = 1
-        return scores if answer[0] == 0 else torch.rand(noisy.shape, generator=rng)
+        cat = (torch.rand(len(noisy), generator=rng) < rate[0]).float()
+        return torch.stack([cat, 1 - cat], dim=1)
 
     one = Smoother(turn, sigma=0.5, labels=["cat", "dog"], device="cpu")
     live = LivePrediction(one, np.zeros(2), TopK(1, 1), pilot_draws=20, noise_seed=0, image_id="a")
     radii = []
-    for draws, label in ((20, 0), (90, 0), (200, 1)):
-        answer[0] = label
+    for draws, fraction in ((20, 1.0), (90, 0.99), (200, 0.6)):
+        rate[0] = fraction
         live.draw(draws)
         radii.append(live.prediction().radii[0])
     assert radii == [-np.inf, radii[1], radii[1]]

@@ -54,7 +54,7 @@ def test_default_ranks():
 
 def test_label_limit():
     """More labels than votes can hold are refused."""
-    f = Classifier(lambda x: x, ["a"] * 65537, output="logits", name="wide")
+    f = Classifier(lambda x: x, list(map(str, range(65537))), output="logits", name="wide")
     with pytest.raises(InvalidInputError, match="between 1 and 65536 labels, not 65537"):
         Smoother(f, sigma=0.5, device="cpu")
 
