@@ -11,7 +11,7 @@ from multiguard import Classifier, Smoother, read_votes, vote_dataset
 from multiguard.data import as_dataset, open_dataset
 from multiguard.smooth import Prediction
 
-ROOMS = ("attack", "certify", "data", "evaluate", "models", "report", "results", "smooth", "train", "votes")
+ROOMS = ("attack", "certify", "data", "evaluate", "models", "report", "smooth", "train", "votes")
 MANY = ("tuple[", "list[", "dict[", "Mapping", "Sequence", "Floats", "NDArray", "Tensor", "Pixels", "Ints", "Labels")
 CONFIGS = {"AdaptivePlan", "Looks"}  # what people write down themselves
 OWN = {"Results", "Prediction", "AdversarialBatch"}  # these say more than their fields; tested by what they hold

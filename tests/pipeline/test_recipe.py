@@ -9,7 +9,7 @@ from tests.pipeline.tiny_run import command, state
 
 from multiguard.data import DigitsDataset
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import read_certificates, read_curves
+from multiguard.evaluate import read_certificates
 from multiguard.pipeline import find_recipe, parse_recipe, recipe_names
 from multiguard.votes import read_votes
 
@@ -142,7 +142,7 @@ def test_threshold_run(sets):
     """A run of the threshold rule goes to the page."""
     home, out = sets
     assert read_votes(home / "run/votes").rule == "threshold"
-    assert {curve.config.rule.t for curve in read_curves(home / "run/certificates/curves.csv")} == {0.3, 0.5}
+    assert {curve.config.threshold for curve in read_certificates(home / "run/certificates").curves} == {0.3, 0.5}
     assert "t = 0.5, n = 60" in out
     assert "plotly" in (home / "run/report.html").read_text(encoding="utf-8")
 

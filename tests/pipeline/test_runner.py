@@ -10,7 +10,7 @@ import yaml
 from tests.pipeline.tiny_run import RECIPE, command, state
 from tests.votes.vote_runs import edit_manifest
 
-from multiguard.evaluate import read_certificates, read_curves
+from multiguard.evaluate import read_certificates
 from multiguard.pipeline import arms, parse_recipe, read_record
 from multiguard.pipeline.arms import find_certificates
 from multiguard.votes import read_votes
@@ -37,8 +37,8 @@ def test_run_folder(finished):
     assert runs(out) == dict.fromkeys(STEPS, "running")
     assert f"report: {run / 'report.html'}" in out
     assert len(read_votes(run / "votes")) == 6
-    assert {curve.config.rule.k for curve in read_curves(run / "certificates" / "curves.csv")} == {2, 3}
-    assert {curve.config.draws for curve in read_curves(run / "certificates" / "curves.csv")} == {30, 60}
+    assert {curve.config.k for curve in read_certificates(run / "certificates").curves} == {2, 3}
+    assert {curve.config.draws for curve in read_certificates(run / "certificates").curves} == {30, 60}
     assert "plotly" in (run / "report.html").read_text(encoding="utf-8")
     assert list((run / "figures").iterdir())
     assert list((run / "tables").iterdir())
