@@ -190,7 +190,9 @@ def test_provenance(study: Study, text: str) -> None:
     """Provenance and commands are on the page."""
     provenance = text.split('id="provenance"')[1]
     assert "multiguard vote\nmultiguard certify" in provenance
-    assert study.main.votes_hash in provenance
+    for run in (study.main, *study.beside.values()):
+        assert run.votes_hash in provenance
+        assert run.certificates_hash in provenance
     assert f'<th scope="row">certified_with</th><td>{__version__}</td>' in provenance
     assert '<th scope="row">label_names</th><td>20 in all</td>' in provenance
 

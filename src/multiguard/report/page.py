@@ -185,7 +185,8 @@ def _provenance(study: Study) -> Iterator[tuple[str, str]]:
     """Every field of the votes' provenance, flat: lists of numbers in full, lists of names by their length."""
     for name, run in {"": study.main, **study.beside}.items():
         fields = {**run.provenance, "mean_draws": mean_draws(run) if run.provenance.get("stops") is not None else None}
-        fields |= {"votes_sha256": run.votes_hash, "certified_with": run.certified_with, "certified_by": run.command}
+        fields |= {"certificates_sha256": run.certificates_hash or None, "votes_sha256": run.votes_hash}
+        fields |= {"certified_with": run.certified_with, "certified_by": run.command}
         for field, value in {**fields, **run.source}.items():
             yield from _flat(f"{name}: {field}" if name else field, value)
 
