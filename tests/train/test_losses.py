@@ -70,24 +70,6 @@ def test_asl_extreme_logits(size, margin, gamma_negative):
     assert loss.item() >= size
 
 
-def test_asl_single_precision(batch):
-    """The loss in float32 is close to the one in float64."""
-    logits, targets = (torch.tensor(array) for array in batch)
-    double = asymmetric_loss(logits, targets)
-    single = asymmetric_loss(logits.float(), targets.float())
-    assert float(single) == pytest.approx(float(double), rel=1e-5)
-
-
-def test_reduction(batch):
-    """A loss is the mean over images of the sum over labels."""
-    logits, targets = (torch.tensor(array) for array in batch)
-    for loss in (asymmetric_loss, binary_cross_entropy):
-        rows = [loss(logits[i : i + 1], targets[i : i + 1]) for i in range(7)]
-        assert float(loss(logits, targets)) == pytest.approx(float(torch.stack(rows).mean()))
-        parts = loss(logits[:, :5], targets[:, :5]) + loss(logits[:, 5:], targets[:, 5:])
-        assert float(loss(logits, targets)) == pytest.approx(float(parts))
-
-
 def test_bce(batch):
     """Binary cross-entropy is torch's, and the asymmetric loss without gammas and margin."""
     logits, targets = (torch.tensor(array) for array in batch)

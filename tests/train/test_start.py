@@ -226,6 +226,7 @@ def test_further_training(home, data):
         ({"sigma": 0.2}, SIZE, "holds a run with other settings: "),
         ({"cache": True}, SIZE, "no folder that can be written to"),
         ({"epochs": 2, "denoise_epochs": 1}, SIZE, "no U-Net in front"),
+        ({"denoise_weight": 0.5}, SIZE, "denoise_weight is 0.5, and the network has no U-Net in front"),
         ({"drop_path": 0.1}, SIZE, "only lite networks can skip blocks"),
     ],
 )

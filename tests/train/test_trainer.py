@@ -8,7 +8,6 @@ from tests.train.runs import SMALL, KilledError, backbone, fit, kill_after
 from torch import nn
 
 from multiguard.certify import Gaussian
-from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.networks import DenoisingNetwork, UNet
@@ -222,13 +221,6 @@ def test_two_cycles(pixels, val_pixels):
         rates.append(trainer.optimizer.param_groups[0]["lr"])
     expected = [one_cycle(*place, SMALL.lr, SMALL.warmup) for place in ((0, 10), (9, 10), (0, 20), (19, 20))]
     assert rates == pytest.approx(expected)
-
-
-def test_no_denoiser(pixels, val_pixels):
-    """Epochs of a U-Net are refused where there is none."""
-    for name in ("denoise_epochs", "denoise_weight"):
-        with pytest.raises(InvalidInputError, match=f"{name} is 1(.0)?, and the network has no U-Net in front"):
-            make_trainer(pixels, val_pixels, SMALL.replace(**{name: 1}), backbone().network)
 
 
 def test_resumed_denoiser(tmp_path, pixels, val_pixels):

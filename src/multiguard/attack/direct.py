@@ -1,7 +1,6 @@
 """Attacks on any classifier, smoothed or not: hide labels, add labels, or change as many as possible."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -74,8 +73,9 @@ def pgd(
     >>> pgd(lambda x: 2 * x, rows, Hide("cat"), TopK(1, 1), radius=0.5, labels=["cat", "dog"], device="cpu").success
     array([ True, False])
     """
-    smoothing = _Smoothing(sigma, noise, attacker, options)
-    return _attack("pgd", model, inputs, goal, rule, radius, smoothing, config, progress)
+    given = _batch(inputs)
+    target = _make_target(model, rule, given[0], config.seed, sigma, noise, options)
+    return _attack("pgd", target, given, goal, radius, attacker, config, progress)
 
 
 def random_search(
@@ -104,29 +104,25 @@ def random_search(
     >>> found.success, bool(found.norms[0] <= 0.5)
     (array([ True]), True)
     """
-    smoothing = _Smoothing(sigma, noise, attacker, options)
-    return _attack("random", model, inputs, goal, rule, radius, smoothing, config, progress)
+    given = _batch(inputs)
+    target = _make_target(model, rule, given[0], config.seed, sigma, noise, options)
+    return _attack("random", target, given, goal, radius, attacker, config, progress)
 
 
 def _attack(
     name: AttackName,
-    model: Any,
-    inputs: Any,
+    target: Target,
+    given: Tensor,
     goal: AttackGoal,
-    rule: Rule,
     radius: float,
-    smoothing: "_Smoothing",
+    attacker: Attacker | None,
     config: AttackConfig,
     progress: Progress | None,
 ) -> AdversarialBatch:
-    if not 0 < radius < float("inf"):
-        raise InvalidInputError(f"radius must be positive and finite, not {radius!r}.")
-    given = _batch(inputs)
-    target, threat = _make_target(model, rule, smoothing, config.seed, given[0])
-    _check_inputs(threat, given, radius)
+    threat = _threat(attacker or target.attacker, given, radius)
     clean = given.to(target.device)
-    if name == "pgd":
-        _check_gradients(target, clean)
+    if name == "pgd" and (error := find_gradient_error(target.scores, iter(clean[:, None]))) is not None:
+        raise ModelError(f"the model has no gradients ({error}); use random_search, which needs none.")
     ids = tuple(str(index) for index in range(len(clean)))
     keys = tuple(noise_key(config.seed, each, "attack") for each in ids)
     names = target.classifier.label_names
@@ -153,51 +149,42 @@ def _attack(
     )
 
 
-@dataclass(frozen=True)
-class _Smoothing:
-    """How a model is smoothed, if at all, and what its attacker may do."""
-
-    sigma: float | None
-    noise: Noise | None
-    attacker: Attacker | None
-    options: dict[str, Any]  # of `Smoother`
-
-    @property
-    def named(self) -> bool:
-        """Whether a noise is given."""
-        return self.sigma is not None or self.noise is not None
-
-    def threat(self, noise: Noise | None) -> Threat:
-        """What the attacker may do to a classifier with this noise, or without any."""
-        attacker = self.attacker or (noise.attacker if noise is not None else "l2-norm")
-        if attacker not in THREATS:
-            raise InvalidInputError(unknown_name("attacker", attacker, THREATS))
-        return THREATS[attacker]
-
-
-def _make_target(model: Any, rule: Rule, how: _Smoothing, seed: int, first: Tensor) -> tuple[Target, Threat]:
+def _make_target(
+    model: Any,
+    rule: Rule,
+    first: Tensor,
+    seed: int,
+    sigma: float | None,
+    noise: Noise | None,
+    options: dict[str, Any],
+) -> Target:
     """The smoothed classifier, or the model as it is; the first input counts labels that nobody has named."""
+    named = sigma is not None or noise is not None
     if isinstance(model, Smoother):
-        if how.named or how.options:
+        if named or options:
             raise InvalidInputError("a Smoother has its own noise and options; leave these out.")
         smoother = model
-    elif how.named:
+    elif named:
         votes = {"k_max": rule.k_prime} if rule.ranked else {"score_threshold": _SCORE_THRESHOLD}
-        smoother = Smoother(model, noise=resolve_noise(how.sigma, how.noise), **{**votes, **how.options})
+        smoother = Smoother(model, noise=resolve_noise(sigma, noise), **{**votes, **options})
     else:
-        device = resolve_device(how.options.pop("device", None))
-        classifier = load(model, **how.options).eval().to(device)
+        device = resolve_device(options.pop("device", None))
+        classifier = load(model, **options).eval().to(device)
         rule.check(len(classifier.find_labels(first[None].to(device))))
-        return PlainTarget(classifier, rule, device), how.threat(None)
-    names = smoother.find_labels(first)
-    smoother.settings.check_rule(rule, len(names))
-    return SmoothedTarget(smoother, rule, seed), how.threat(smoother.settings.noise)
+        return PlainTarget(classifier, rule, device)
+    smoother.settings.check_rule(rule, len(smoother.find_labels(first)))
+    return SmoothedTarget(smoother, rule, seed)
 
 
-def _check_inputs(threat: Threat, inputs: Tensor, radius: float) -> None:
-    """Raises unless the inputs have pixels, where these are counted."""
+def _threat(attacker: str, inputs: Tensor, radius: float) -> Threat:
+    """What the attacker may do; inputs without pixels are refused where these are counted."""
+    if not 0 < radius < float("inf"):
+        raise InvalidInputError(f"radius must be positive and finite, not {radius!r}.")
+    if attacker not in THREATS:
+        raise InvalidInputError(unknown_name("attacker", attacker, THREATS))
+    threat = THREATS[attacker]
     if isinstance(threat, Ball):
-        return
+        return threat
     if inputs.ndim != _BATCH_DIMENSIONS or inputs.min() < 0 or inputs.max() > 1:
         shape = tuple(inputs.shape)
         raise InvalidInputError(
@@ -205,6 +192,7 @@ def _check_inputs(threat: Threat, inputs: Tensor, radius: float) -> None:
         )
     if radius < 1:
         raise InvalidInputError(f"radius is {radius!r}; it counts pixels here, so give 1 or more.")
+    return threat
 
 
 def _batch(inputs: Any) -> Tensor:
@@ -235,11 +223,6 @@ def _aim(goal: Hide | Add, count: int, names: Sequence[str]) -> Bools:
     aim = np.zeros((count, len(names)), dtype=np.bool_)
     aim[:, list(chosen)] = True
     return aim
-
-
-def _check_gradients(target: Target, clean: Tensor) -> None:
-    if (error := find_gradient_error(target.scores, iter(clean[:, None]))) is not None:
-        raise ModelError(f"the model has no gradients ({error}); use random_search, which needs none.")
 
 
 def _succeeded(goal: AttackGoal, aim: Bools, before: Bools, after: Bools) -> Bools:

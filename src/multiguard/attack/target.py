@@ -35,6 +35,7 @@ class Target(Protocol):
     rule: Rule
     classifier: Classifier
     device: torch.device
+    attacker: str  # what a perturbation may be if nothing else is said
     hidden: float | None  # the value of pixels that the noise hides; None if it hides none
 
     def copies(self, wanted: int) -> int:
@@ -66,7 +67,7 @@ class SmoothedTarget:
         self.smoother, self.rule, self._noise_seed = smoother, rule, noise_seed
         self.classifier, self.device = smoother.classifier, smoother.settings.device
         self._copies, noise = NoisyCopies(smoother.settings), smoother.settings.noise
-        self.hidden = HIDDEN if noise.whole else None
+        self.hidden, self.attacker = HIDDEN if noise.whole else None, noise.attacker
         self._bands = noise.positions
 
     def copies(self, wanted: int) -> int:
@@ -130,6 +131,7 @@ class PlainTarget:
     """
 
     hidden: float | None = None
+    attacker = "l2-norm"
 
     def __init__(self, classifier: Classifier, returned: Rule, device: torch.device) -> None:
         self.classifier, self.returned, self.device = classifier.eval().to(device), returned, device

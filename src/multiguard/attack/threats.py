@@ -91,7 +91,6 @@ def rescale(perturbations: Tensor, factors: Tensor) -> Tensor:
     return perturbations * factors.to(perturbations.dtype).view(-1, *(1 for _ in perturbations.shape[1:]))
 
 
-@dataclass(frozen=True)
 class Pixels:
     """Masks of at most m pixel positions, anywhere."""
 
@@ -124,7 +123,6 @@ class Pixels:
         return rng.integers(0, 2, (channels, *shape)).astype(np.float32)
 
 
-@dataclass(frozen=True)
 class Patch:
     """Masks of one square with sides of m pixels, anywhere inside the image."""
 
