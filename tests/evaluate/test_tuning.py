@@ -157,18 +157,18 @@ def test_round_trip(tmp_path, kind):
 
 
 def test_replaced_record(votes, tmp_path):
-    """The same choice again is no conflict; another one needs force; a file of somebody else is never replaced."""
+    """The same choice again is found; another one needs force; a file of somebody else is never replaced."""
     path, other = tmp_path / "tuned.json", TuneConfig(radius=0.1, k=7)
-    for _ in range(2):
-        tune(TuneConfig(radius=0.1, k=6), [votes], out=path)
-    with pytest.raises(InvalidInputError, match="holds another choice; --force replaces it"):
+    first, again = (tune(TuneConfig(radius=0.1, k=6), [votes], out=path) for _ in range(2))
+    assert msgspec.to_builtins(again) == msgspec.to_builtins(first)
+    with pytest.raises(InvalidInputError, match="holds another choice already"):
         tune(other, [votes], out=path)
     tune(other, [votes], out=path, force=True)
     assert read_tuned(path).best.config.k == 7
     (tmp_path / "mine.json").write_text("{}")
     (tmp_path / "link.json").symlink_to(path)
     for name in ("mine.json", "link.json"):
-        with pytest.raises(InvalidInputError, match="was not written by multiguard tune"):
+        with pytest.raises(InvalidInputError, match="is not as multiguard wrote it"):
             tune(other, [votes], out=tmp_path / name, force=True)
     assert (tmp_path / "mine.json").read_text() == "{}"
 

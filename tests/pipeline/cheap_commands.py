@@ -1,13 +1,14 @@
 """Every command that writes a result, with the config k, on two images or six."""
 
 from functools import cache
+from unittest.mock import patch
 
 import torch
 
 from multiguard.attack import AttackConfig, attack
 from multiguard.data.config import DataConfig
-from multiguard.evaluate import CertifyConfig, TuneConfig, certify_votes, read_certificates, tune
-from multiguard.evaluate.tuning import write_tuned
+from multiguard.evaluate import CertifyConfig, TuneConfig, certify_votes, read_certificates, tune, tuning
+from multiguard.evaluate.tuning import _choose
 from multiguard.models.config import ModelConfig
 from multiguard.pipeline import parse_recipe, run_recipe
 from multiguard.report import ReportConfig, report
@@ -33,7 +34,7 @@ def linear_model():
 
 @cache
 def _choice(k, folder):
-    return tune(TuneConfig(radius=0, k=k, images=6), [read_votes(folder)])
+    return _choose(TuneConfig(radius=0, k=k, images=6), [read_votes(folder)], None)
 
 
 class Commands:
@@ -60,7 +61,9 @@ class Commands:
         vote(part, source, ModelConfig(MODEL, output="logits"), noise="gaussian:0.5", out=out, force=force)
 
     def tune(self, out, k, *, force=False):
-        write_tuned(out / "tuned.json", _choice(k, self._inputs / "tuning"), force=force)
+        votes = [read_votes(self._inputs / "tuning")]
+        with patch.object(tuning, "_choose", lambda *_: _choice(k, self._inputs / "tuning")):
+            tune(TuneConfig(radius=0, k=k, images=6), votes, out=out / "tuned.json", force=force)
 
     def compare(self, out, k, *, force=False):
         found = read_certificates(self._inputs / f"certificates-{k}")

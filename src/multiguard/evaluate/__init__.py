@@ -35,7 +35,6 @@ from multiguard.evaluate.tuning import (
     candidate_rules,
     read_tuned,
     tune,
-    write_tuned,
 )
 
 __all__ = [
@@ -81,5 +80,4 @@ __all__ = [
     "tune",
     "write_attacks",
     "write_certificates",
-    "write_tuned",
 ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, make_dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,10 +42,28 @@ class AttackFolder:
     __repr__ = short_repr
 
 
-# The metadata in the file: the fields of `Attacks` but for the images, config and noise as texts, and their origin.
-_PLAIN = {name: kind for name, kind in get_type_hints(Attacks).items() if name not in ("config", "noise", "images")}
-_ORIGIN = {"certificates_sha256": str, "provenance": dict[str, Any], "command": str | None, "attacked_with": str}
-_Metadata = make_dataclass("_Metadata", {**_PLAIN, **_ORIGIN, "config": dict[str, Any], "noise": str}.items())
+@dataclass(frozen=True)
+class _Metadata:
+    """The metadata in the file."""
+
+    config: dict[str, Any]
+    noise: str
+    label_names: tuple[str, ...]
+    labelled: bool
+    methods: tuple[str, ...]
+    radii: tuple[float, ...]
+    names: tuple[str, ...]
+    beta: float
+    draws: int
+    without_labels: int
+    failed: int
+    adaptive: bool
+    flat: int
+    plan: dict[str, Any]
+    certificates_sha256: str
+    provenance: dict[str, Any]
+    command: str | None
+    attacked_with: str
 
 
 def write_attacks(
@@ -88,17 +106,28 @@ def stage_attacks(
     """Write attack.parquet to a staged folder; for the arguments see `write_attacks`."""
     import pyarrow as pa
 
-    metadata = {
-        "config": to_tree(attacks.config),
-        "noise": str(attacks.noise),
-        **{name: getattr(attacks, name) for name in _PLAIN},
-        "certificates_sha256": certificates_hash,
-        "provenance": dict(provenance),
-        "command": command,
-        "attacked_with": __version__,
-    }
+    metadata = _Metadata(
+        to_tree(attacks.config),
+        str(attacks.noise),
+        attacks.label_names,
+        attacks.labelled,
+        attacks.methods,
+        attacks.radii,
+        attacks.names,
+        attacks.beta,
+        attacks.draws,
+        attacks.without_labels,
+        attacks.failed,
+        attacks.adaptive,
+        attacks.flat,
+        dict(attacks.plan),
+        certificates_hash,
+        dict(provenance),
+        command,
+        __version__,
+    )
     table = pa.table(_columns(attacks), schema=_schema())
-    _KIND.write(stage / ATTACK_NAME, table.schema, [table], metadata)
+    _KIND.write(stage / ATTACK_NAME, table.schema, [table], vars(metadata))
 
 
 def attack_stage(
@@ -125,15 +154,29 @@ def read_attacks(folder: str | Path) -> AttackFolder:
 
 
 def _parse(stored: dict[str, Any], file: pq.ParquetFile) -> AttackFolder:
-    metadata: Any = convert(stored, _Metadata)
-    config, noise = from_tree(CertifyConfig, metadata.config), parse_noise(metadata.noise)
-    config.rule.check(len(metadata.label_names))
-    index = {name: label for label, name in enumerate(metadata.label_names)}
-    images = tuple(_image(row, index, goals(config.rule)) for row in file.read().cast(_schema()).to_pylist())
-    plain = {name: getattr(metadata, name) for name in _PLAIN}
-    plain["methods"] = check_methods(metadata.methods, config.rule, noise)
-    attacks = Attacks(config=config, noise=noise, images=images, **plain)
-    return AttackFolder(attacks, metadata.certificates_sha256, metadata.provenance, metadata.command)
+    found = convert(stored, _Metadata)
+    config, noise = from_tree(CertifyConfig, found.config), parse_noise(found.noise)
+    config.rule.check(len(found.label_names))
+    index = {name: label for label, name in enumerate(found.label_names)}
+    rows = file.read().cast(_schema()).to_pylist()
+    attacks = Attacks(
+        config,
+        noise,
+        found.label_names,
+        found.labelled,
+        check_methods(found.methods, config.rule, noise),
+        found.radii,
+        found.names,
+        found.beta,
+        found.draws,
+        tuple(_image(row, index, goals(config.rule)) for row in rows),
+        found.without_labels,
+        found.failed,
+        found.adaptive,
+        found.flat,
+        found.plan,
+    )
+    return AttackFolder(attacks, found.certificates_sha256, found.provenance, found.command)
 
 
 def _image(row: Mapping[str, Any], index: Mapping[str, int], rule_goals: tuple[Goal, ...]) -> AttackedImage:

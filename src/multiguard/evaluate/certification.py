@@ -44,8 +44,8 @@ def certify_votes(
 ) -> Results:
     """The claims on each image, by each method, hold with probability at least 1 - alpha over its draws.
 
-    The votes of every image are read once, and once more for a sweep. Each point of a sweep alone has that promise; the
-    best point picked afterwards is not covered. Adaptive votes are certified by the method betting only.
+    The votes of every image are read once. Each point of a sweep alone has that promise; the best point picked
+    afterwards is not covered. Adaptive votes are certified by the method betting only.
 
     Args:
         config: The rule, alpha, the methods, and the radii of the curves. Methods are by default that of
@@ -117,13 +117,14 @@ def certify_configs(
 ) -> list[Certificates]:
     """The promise of `certify_votes` for each of these resolved configs; the votes of every image are read once.
 
-    `progress` counts steps. With `sets_only`, `label_radii` and `predicted` are left empty where they are not needed.
+    `progress` counts steps. Of all configs but the first, and with `sets_only` of that one too, `label_radii` and
+    `predicted` are left empty where they are not needed.
     """
     certifiers = [Certifier(votes, config, source) for config in configs]
     done, steps = 0, len(votes) * sum(1 + len(config.methods) for config in configs)
     for rows in _portions(votes):
-        for certifier in certifiers:
-            for _ in certifier.take(rows, sets_only=sets_only):
+        for number, certifier in enumerate(certifiers):
+            for _ in certifier.take(rows, sets_only=sets_only or number > 0):
                 done += len(rows)
                 if progress is not None:
                     progress(done, steps)
@@ -147,14 +148,10 @@ def _results(
     run = votes.provenance
     resolved, others = config.resolve(run), sweep.configs(config, run)
     radius = radius_grid(run.noise, to=config.radius_to, step=config.radius_step)
-    certificates = make_certificates(
-        config, votes, labels=labels, progress=None if progress is None else partial(progress, "certifying")
-    )
+    counted = None if progress is None else partial(progress, "certifying")
+    certificates, *swept = certify_configs([resolved, *others], votes, labels, per_unit(counted, len(votes)))
     made = curves(certificates, radius, bands=resolved.bands or None)
-    if others:
-        counted = per_unit(None if progress is None else partial(progress, "sweeping"), len(others))
-        swept = certify_configs(others, votes, labels, counted, sets_only=True)
-        made += [curve for one in swept for curve in curves(one, radius)]
+    made += [curve for one in swept for curve in curves(one, radius)]
     return Results(
         certificates,
         made,

@@ -7,7 +7,6 @@ the image itself is not: of m candidates only m alpha would be left. And the bes
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +23,12 @@ from multiguard.evaluate.config import CertifyConfig
 from multiguard.evaluate.curves import curves
 from multiguard.evaluate.methods import ALL, label_method
 from multiguard.evaluate.scores import check_radius
-from multiguard.io.config import Config, Count, NotNegative, Whole, described
-from multiguard.io.files import mentions, read_regular, remove_partial_files, write_atomically
-from multiguard.io.lock import folder_lock
+from multiguard.io.config import Config, Count, NotNegative, Whole, described, to_tree
+from multiguard.io.files import read_regular
 from multiguard.io.records import checksum, convert, decode_json, encode_json
 from multiguard.io.short_repr import short_repr
+from multiguard.io.writer import staged
+from multiguard.version import __version__
 
 if TYPE_CHECKING:
     from multiguard.votes import Provenance, Votes
@@ -152,6 +152,21 @@ def tune(
     >>> tuned.best.config.rule, len(tuned.ids), len(tuned.others(votes))
     (TopK(k=20, k_prime=1), 3, 2)
     """
+    if out is None:
+        return _choose(config, votes, progress)
+    path, hashes = Path(out), [one.manifest_hash for one in votes]
+    request = {"tune": to_tree(config), "votes": hashes, "multiguard": __version__}
+    with staged(path, request, kind="another choice", folders=(), force=force) as stage:
+        if stage is not None:
+            tuned = _choose(config, votes, progress)
+            stored = {**_FORMAT, **msgspec.to_builtins(tuned)}
+            (stage / path.name).write_bytes(encode_json({**stored, "sha256": checksum(stored)}))
+            return tuned
+    return read_tuned(path)
+
+
+def _choose(config: TuneConfig, votes: Sequence[Votes], progress: Callable[[int, int], None] | None) -> Tuned:
+    """The choice of `tune`."""
     if not votes:
         raise InvalidInputError("nothing to choose from: name at least one votes folder")
     at = check_radius(config.radius, votes[0].provenance.noise)[:1]
@@ -179,10 +194,7 @@ def tune(
     best = votes[found[chosen].votes]
     hashes = dict(zip(best.ids, best.image_hashes, strict=True))
     named, pixels = config.replace(metric=metric, method=method), tuple(hashes[name] for name in ids)
-    tuned = Tuned(named, chosen, tuple(found), _classifier(best.provenance), ids, pixels)
-    if out is not None:
-        write_tuned(out, tuned, force=force)
-    return tuned
+    return Tuned(named, chosen, tuple(found), _classifier(best.provenance), ids, pixels)
 
 
 def candidate_rules(run: Provenance, k: int | None = None) -> list[Rule]:
@@ -202,22 +214,6 @@ def candidate_rules(run: Provenance, k: int | None = None) -> list[Rule]:
     if k is None:
         raise InvalidInputError("k is missing: how many labels does the smoothed classifier return")
     return [TopK(check_count("k", k, len(run.label_names)), k_prime) for k_prime in range(1, min(k, run.k_max) + 1)]
-
-
-def write_tuned(path: str | Path, tuned: Tuned, *, force: bool = False) -> None:
-    """Write the record, complete or not at all; another choice is replaced only with `force`, other files never."""
-    path, stored = Path(path), {**_FORMAT, **msgspec.to_builtins(tuned)}
-    content = encode_json({**stored, "sha256": checksum(stored)})
-    with folder_lock(path.parent):
-        if os.path.lexists(path):
-            if not mentions(path, _FORMAT["format"]):
-                raise InvalidInputError(
-                    f"{path} was not written by multiguard tune, so it is not replaced; name another"
-                )
-            if not force and read_regular(path, _MOST) != content:
-                raise InvalidInputError(f"{path} holds another choice; --force replaces it, or name another file")
-        remove_partial_files(path.parent, lambda name: name == path.name)
-        write_atomically(path, lambda file: file.write(content))
 
 
 def read_tuned(path: str | Path) -> Tuned:
