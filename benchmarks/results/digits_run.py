@@ -1,6 +1,5 @@
 """The part of the page about the embedded digits, from the run folder of `multiguard run digits-figures`."""
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,14 +8,11 @@ from benchmarks.results.drawing import IMAGES, study_figures
 from benchmarks.results.markdown_tables import family_table, markdown
 from multiguard.io.rounding import plain
 from multiguard.models.model_folder import CARD_FILE, ModelCard, read_card
-from multiguard.pipeline import RunRecord, read_recipe, read_record
-from multiguard.pipeline.recipe_file import RECIPE_FILE
-from multiguard.pipeline.steps import Plan
 from multiguard.report import Study
 from multiguard.report.words import curve_left_out
+from multiguard.run.arms import read_arms
 from multiguard.train.loop import kept_epoch
 
-_GIGABYTE = 2**30
 _ALL_SCORES = ("precision", "recall", "f1")
 # The rows of the paper's figures, and the scores that its findings are about.
 _ROWS: dict[str, Sequence[str]] = {
@@ -39,13 +35,12 @@ _WORDS = {
 
 
 def digits_blocks(folder: Path, docs: Path, commit: str | None) -> dict[str, str]:
-    """The facts of a run, its methods, every row of the paper's figures that it has, and its cost."""
-    plan, record = Plan(read_recipe(folder / RECIPE_FILE), folder), read_record(folder)
-    found = {name: plan.certificates(arm) for name, arm in plan.arms.items()}
+    """The facts of a run, its methods, and every row of the paper's figures that it has."""
+    found = read_arms(folder)
     study = Study(found.pop(""), found)
     home = folder / "model"
     card = read_card(home) if (home / CARD_FILE).is_file() else None
-    made = {"facts": _facts(study, card, commit), **_study(study, docs), **_costs(record)}
+    made = {"facts": _facts(study, card, commit), **_study(study, docs)}
     return {f"digits-{name}": text for name, text in made.items()}
 
 
@@ -98,26 +93,3 @@ def _training(card: ModelCard | None) -> list[list[str]]:
 def _kept(card: ModelCard) -> Mapping[str, Any]:
     """The epoch whose weights are in the folder; models from before there was a choice hold the best."""
     return kept_epoch(card.history, card.training["recipe"].get("keep", "best"))
-
-
-def _costs(record: RunRecord) -> dict[str, str]:
-    """Each step's device, wall time and peak memory, as the run recorded them; a killed start's time is not known."""
-    done = {name: step for name, step in record.steps.items() if step.finished and step.seconds is not None}
-    if not done:
-        return {}
-    rows = [
-        [
-            name,
-            step.device or "",
-            f"{step.seconds:,.0f}{' and more' * (step.untimed > 0)}",
-            _gigabytes(step.memory),
-            _gigabytes(step.device_memory),
-        ]
-        for name, step in done.items()
-    ]
-    heads = ["step", "device", "seconds", "peak memory, GiB", "peak GPU memory, GiB"]
-    return {"cost": markdown(heads, rows, words=2)}
-
-
-def _gigabytes(held: int | None) -> str:
-    return "" if held is None else f"{math.ceil(100 * held / _GIGABYTE) / 100:.2f}"

@@ -9,8 +9,10 @@ from safetensors.torch import save
 from tests.fuzz.mutations import damaged, estranged, estranged_text, fuzz, read_or_refused, soaked, write_file
 from tests.pipeline.tiny_run import RECIPE
 
-from multiguard.pipeline import parse_recipe
-from multiguard.pipeline.record import RunRecord, StepRecord, read_record, write_record
+from multiguard.io.config import to_tree
+from multiguard.io.records import encode_json
+from multiguard.run import parse_recipe
+from multiguard.run.arms import RunRecord, read_record
 from multiguard.train.checkpoint import read_progress, read_tensors, save_checkpoint
 
 # Each line names the one before nine times: 9^20 values, were they written out.
@@ -85,9 +87,9 @@ def test_hostile_recipe(text):
 @soaked
 def test_run_record(tmp_path, examples):
     """The record of a run is read or refused."""
-    record = RunRecord("multiguard run x", True, {"vote": StepRecord({"sigma": 0.5}, {"votes/a": "0" * 64}, 1.5)})
-    write_record(tmp_path, record)
-    stored = json.loads((tmp_path / "run.json").read_text())
+    record = RunRecord("multiguard run x", certified=True)
+    stored = to_tree(record)
+    (tmp_path / "run.json").write_bytes(encode_json(stored))
     assert read_record(tmp_path) == record
 
     def check(data: bytes) -> None:

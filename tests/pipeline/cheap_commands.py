@@ -10,8 +10,8 @@ from multiguard.data.config import DataConfig
 from multiguard.evaluate import CertifyConfig, TuneConfig, certify_votes, read_certificates, tune, tuning
 from multiguard.evaluate.tuning import _choose
 from multiguard.models.config import ModelConfig
-from multiguard.pipeline import parse_recipe, run_recipe
 from multiguard.report import ReportConfig, report
+from multiguard.run import parse_recipe, run
 from multiguard.smooth.config import VoteConfig
 from multiguard.smooth.vote import vote
 from multiguard.votes import read_votes
@@ -70,4 +70,4 @@ class Commands:
         report(ReportConfig(), {"one": found, "other": found}, out=out, force=force)
 
     def run(self, out, k, *, force=False):
-        run_recipe(parse_recipe(RECIPE.format(k=k), "recipe.yaml"), out, force=force)
+        run(parse_recipe(RECIPE.format(k=k), "recipe.yaml"), out=out, force=force)

@@ -24,8 +24,6 @@ from multiguard.data.config import DataConfig
 from multiguard.errors import FolderInUseError
 from multiguard.evaluate import CertifyConfig, certify_votes, read_attacks, read_certificates
 from multiguard.io.files import write_atomically
-from multiguard.pipeline import read_record
-from multiguard.pipeline.folders import RECORD_FILE
 from multiguard.report import outputs
 from multiguard.train import TrainConfig, train
 from multiguard.votes import read_votes
@@ -82,13 +80,7 @@ def contents(out):
     paths = [path for path in out.rglob("*") if path.name not in ("figures", "tables")]
     assert not [path for path in paths if path.name.endswith((".part", ".lock"))]
     files = {path.relative_to(out).as_posix(): path for path in paths if path.is_file()}
-    return {name: _costless(path) if name == RECORD_FILE else path.read_bytes() for name, path in files.items()}
-
-
-def _costless(path):
-    """The record of a run without what differs from run to run: how long its steps took, and where."""
-    steps = read_record(path.parent).steps
-    return {name: (dict(step.inputs), dict(step.outputs)) for name, step in steps.items()}
+    return {name: path.read_bytes() for name, path in files.items()}
 
 
 def check_consistent(out):

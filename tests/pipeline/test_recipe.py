@@ -10,7 +10,9 @@ from tests.pipeline.tiny_run import command, state
 from multiguard.data import DigitsDataset
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import read_certificates
-from multiguard.pipeline import find_recipe, parse_recipe, recipe_names
+from multiguard.run import find_recipe, parse_recipe, recipe_names
+from multiguard.run.arms import plan_arms
+from multiguard.run.steps import sampling
 from multiguard.votes import read_votes
 
 MODEL = "model: {spec: tests.cli.test_certify:linear_model, output: logits}"
@@ -118,7 +120,7 @@ def test_unlabelled_images():
 def test_embedded_rules():
     """The recipes that come with it ask for what they say."""
     sets, adaptive = find_recipe("digits-threshold"), find_recipe("digits-adaptive")
-    assert (sets.vote.rule, sets.config.rule.t, sets.vote.draws) == ("threshold", 0.5, 1000)
+    assert (sets.vote.rule, sets.rule.t, sets.vote.draws) == ("threshold", 0.5, 1000)
     assert len(sets.sweep.threshold) > 2
     assert (adaptive.vote.adaptive, adaptive.vote.radii, adaptive.vote.most_draws) == (True, (0.5,), 10_000)
     assert sets.train == adaptive.train == find_recipe("digits").train
@@ -142,7 +144,7 @@ def test_threshold_run(sets):
     """A run of the threshold rule goes to the page."""
     home, out = sets
     assert read_votes(home / "run/votes").rule == "threshold"
-    assert {curve.config.threshold for curve in read_certificates(home / "run/certificates").curves} == {0.3, 0.5}
+    assert {curve.config.rule.t for curve in read_certificates(home / "run/certificates").curves} == {0.3, 0.5}
     assert "t = 0.5, n = 60" in out
     assert "plotly" in (home / "run/report.html").read_text(encoding="utf-8")
 
@@ -154,7 +156,7 @@ def test_other_threshold_same_votes(sets):
     code, out, err = run(home, SETS, "--set", "certify.threshold=0.7", "--until", "certify")
     assert code == 0, err
     assert "vote: skipped" in out
-    assert "certify: running again: certify.threshold was 0.5 and is 0.7" in out
+    assert "certify: running" in out
     assert state(home / "run/votes") == before
     assert read_certificates(home / "run/certificates").certificates.config.rule.t == 0.7
 
@@ -162,10 +164,10 @@ def test_other_threshold_same_votes(sets):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (["vote.rule=top-k", "vote.score_threshold=null"], 'vote.rule was "threshold" and is "top-k"'),
-        (["vote.score_threshold=0.6"], "vote.score_threshold was 0.4 and is 0.6"),
-        (["vote.pilot_draws=10"], "vote.pilot_draws was 0 and is 10"),
-        (["data.labelled=false"], "data.labelled was true and is false"),
+        (["vote.rule=top-k", "vote.score_threshold=null"], "rule, k_max and score_threshold differ"),
+        (["vote.score_threshold=0.6"], "score_threshold differs"),
+        (["vote.pilot_draws=10"], "pilot_draws differs"),
+        (["data.labelled=false"], "labelled, truth_hash and pilot_draws differ"),
     ],
 )
 def test_other_votes_refused(sets, change, told):
@@ -196,7 +198,7 @@ def test_adaptive_run(tmp_path):
     assert (code, out.count("skipped (unchanged)")) == (0, 2)
     code, _, err = run(tmp_path, ADAPTIVE, "--set", "certify.k=3", "--until", "certify")
     assert (code, err.count("\n")) == (2, 1)
-    assert "votes was made with other inputs: certify.k was 4 and is 3" in err
+    assert "holds the votes of another run: stopping differs" in err
 
 
 def test_unlabelled_folder_run(tmp_path):
@@ -215,3 +217,12 @@ def test_unlabelled_folder_run(tmp_path):
     assert not read_certificates(tmp_path / "run/certificates").certificates.labelled
     code, again, _ = command("run", tmp_path / "run/recipe.yaml", "--out", tmp_path / "run")
     assert (code, again.count("skipped (unchanged)")) == (0, 3)
+
+
+def test_arm_draws(tmp_path):
+    """Only the main arm takes the draws that n is swept over."""
+    recipe = find_recipe("coco-subset", ["data.root=coco"])
+    draws = {name: sampling(recipe, arm).draws for name, arm in plan_arms(recipe, tmp_path).items()}
+    assert draws == {"": 10_000, "sigma-0.25": 1000, "sigma-1": 1000, "training-noise-0": 1000}
+    recipe = find_recipe("digits-figures")
+    assert {sampling(recipe, arm).draws for arm in plan_arms(recipe, tmp_path).values()} == {1000}

@@ -7,17 +7,13 @@ import pytest
 from PIL import Image
 from tests.evaluate.attack_cases import top_k_attacks
 from tests.evaluate.votes_cases import random_votes
-from tests.pipeline.cheap_commands import RECIPE
 
 from multiguard.attack import AttackConfig, attack
 from multiguard.attack import outcomes as attack_outcomes
 from multiguard.certify import Gaussian
-from multiguard.errors import InvalidInputError, VotesError
+from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, certification, certify_votes, read_attacks
 from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
-from multiguard.pipeline import parse_recipe
-from multiguard.pipeline.runner import Observer
-from multiguard.pipeline.steps import CertifyStep, Plan, ReportStep
 from multiguard.smooth.config import PredictConfig
 from multiguard.smooth.predictor import Predictor
 from multiguard.votes import read_votes
@@ -67,27 +63,6 @@ def test_votes_replaced_while_certifying(home, monkeypatch):
     assert first.votes_hash != sha256(home / "other" / "manifest.json")
     with pytest.raises(InvalidInputError, match="made with other settings"):
         certify_votes(PART, read_votes(home / "one"), out=home / "out")
-
-
-def test_votes_replaced_in_a_run(home):
-    """A step of a run certifies the votes whose hash is among its inputs, or nothing."""
-    plan = Plan(parse_recipe(RECIPE.format(k=3), "recipe.yaml"), home / "run")
-    shutil.copytree(home / "one", home / "run" / "votes")
-    step = CertifyStep(plan, plan.arms[""])
-    assert step.inputs()["votes"] == sha256(home / "one" / "manifest.json")
-    put_in_place(home / "run" / "votes", home / "other")
-    with pytest.raises(VotesError, match="another checksum than the one in the manifest"):
-        step.run(Observer())
-
-
-def test_certificates_of_a_report(home):
-    """The inputs of a report are the certificates that it shows."""
-    plan = Plan(parse_recipe(RECIPE.format(k=3), "recipe.yaml"), home / "run")
-    shutil.copytree(home / "one-certificates", home / "run" / "certificates")
-    shown = plan.certificates(plan.arms[""])
-    put_in_place(home / "run" / "certificates", home / "other-certificates")
-    assert shown.votes_hash == sha256(home / "one" / "manifest.json")
-    assert ReportStep(plan).inputs()["certificates of main"] == sha256(home / "one-certificates" / CERTIFICATES_NAME)
 
 
 def test_certificates_replaced_while_attacking(home, monkeypatch):

@@ -44,8 +44,8 @@ def attack_command(
     Example: multiguard attack runs/certificates --images 100 --out runs/attack
     """
     from multiguard.attack import attack as run_attack
-    from multiguard.pipeline.arms import beside_certificates, find_certificates
-    from multiguard.pipeline.folders import check_content, check_inside
+    from multiguard.io.folders import check_content, check_inside
+    from multiguard.run.arms import beside_certificates, find_certificates
 
     config, named = configured(AttackConfig, attack, set_), _model(model)
     certificates = find_certificates(run)[""]

@@ -58,9 +58,9 @@ def report_command(
 def _make_page(
     folder: Path, part: dict[str, Any], beside: Sequence[str] | None, out: Path | None, root: Path | None, force: bool
 ) -> None:
-    from multiguard.pipeline.arms import beside_certificates, find_certificates, read_arms, run_report
     from multiguard.report import commands_of, report, report_files
     from multiguard.report.words import closing_sentence
+    from multiguard.run.arms import beside_certificates, find_certificates, read_arms, run_report
 
     config, commands = run_report(folder)
     others = read_arms(folder)
@@ -99,7 +99,7 @@ def _compare(
 
 
 def _read(texts: Sequence[str]) -> "dict[str, Results]":
-    from multiguard.pipeline.arms import read_arms
+    from multiguard.run.arms import read_arms
 
     return {name: read_arms(folder)[""] for name, folder in _folders(texts).items()}
 

@@ -1,6 +1,5 @@
 """`multiguard run`: everything from one recipe."""
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from textwrap import fill
@@ -16,7 +15,7 @@ from multiguard.cli.terminal import PlainConsole
 from multiguard.cli.vote import FINISHING
 
 if TYPE_CHECKING:
-    from multiguard.pipeline import RunRecipe, RunRecord
+    from multiguard.run import Recipe
 
 _Recipe = Annotated[
     str,
@@ -33,6 +32,7 @@ _Set = Annotated[
 _Until = Annotated[str, Option(help="The last step to do: train, vote, certify or report.")]
 _Force = Annotated[bool, Option("--force", help="Discard work of other settings, and write beside files of others.")]
 _Device = Annotated[str | None, Option(help="Where voting runs, such as cpu or cuda:1 [a GPU, if any].")]
+_MOST_SHOWN = 12  # images without labels whose predictions are printed
 _OUTPUTS = {"train": "model", "vote": "votes", "certify": "certificates", "report": "report.html"}
 
 
@@ -50,7 +50,7 @@ def run_command(
 
     Example: multiguard run digits --out runs/digits-run
     """
-    from multiguard.pipeline import find_recipe
+    from multiguard.run import find_recipe
 
     folder = out or Path("runs") / f"{Path(recipe).stem}-run"
     _run(find_recipe(recipe, [*(set_ or []), *_on(device)]), folder, until, force)
@@ -61,41 +61,37 @@ def _on(device: str | None) -> list[str]:
     return [] if device is None else [f"vote.device={device}"]
 
 
-def _run(recipe: "RunRecipe", out: Path, until: str, force: bool) -> None:
+def _run(recipe: "Recipe", out: Path, until: str, force: bool) -> None:
     from multiguard.cli.predict import show_predictions
     from multiguard.cli.score_table import show_scores
     from multiguard.cli.train import show_epoch
     from multiguard.models.loading import runs_code
-    from multiguard.pipeline import Observer, run_recipe
-    from multiguard.pipeline.runner import SKIPPED
     from multiguard.report.words import closing_sentence
+    from multiguard.run import Observer, run
 
     if until not in _OUTPUTS:
         raise typer.BadParameter(f"'{until}' is none of {', '.join(_OUTPUTS)}", param_hint="--until")
     named = recipe.model.spec if recipe.model is not None else recipe.train.model if recipe.train is not None else None
     if named is not None and runs_code(named):
         print_line(f"model: {named} is code that the recipe names; it is imported and called")
-    done: dict[str, bool] = {}
+    seconds: dict[str, float] = {}
 
     def on_step(step: str, text: str) -> None:
-        done[step] = text != SKIPPED
         print_line(f"{step}: {text}")
 
-    observer = Observer(on_step, show_epoch, progress_bar, partial(graceful_stop, FINISHING))
-    result = run_recipe(recipe, out, until=until, force=force, command=typed_command(), observer=observer)  # type: ignore[arg-type]
-    if result.certificates is not None:
+    def on_time(step: str, taken: float) -> None:
+        kind = step.split()[-1]
+        seconds[kind] = seconds.get(kind, 0.0) + taken
+
+    observer = Observer(on_step, on_time, show_epoch, progress_bar, partial(graceful_stop, FINISHING))
+    results = run(recipe, out=out, until=until, force=force, command=typed_command(), observer=observer)  # type: ignore[arg-type]
+    if results is not None:
         print_line("")
-        show = show_scores if recipe.data.labelled else show_predictions
-        show(result.certificates, PlainConsole())
-        print_line(f"\n{fill(closing_sentence(result.certificates), 80)}")
-    print_line(f"time: {_times(result.record, done)}")
+        if not recipe.data.labelled and len(results.certificates.ids) <= _MOST_SHOWN:
+            show_predictions(results, PlainConsole())
+            print_line("")
+        show_scores(results, PlainConsole())
+        print_line(f"\n{fill(closing_sentence(results), 80)}")
+    if seconds:
+        print_line(f"time: {', '.join(f'{kind} {taken:.0f} s' for kind, taken in seconds.items())}")
     print_line(f"{until}: {out / _OUTPUTS[until]}")
-
-
-def _times(record: "RunRecord", done: Mapping[str, bool]) -> str:
-    """The time of each kind of step over all its starts and arms; a kind of which none was done now was skipped."""
-    seconds: dict[str, list[float]] = {}
-    for name, now in done.items():
-        times = seconds.setdefault(name.split()[-1], [])
-        times += [record.steps[name].seconds or 0.0] if now else []
-    return ", ".join(f"{kind} {sum(times):.0f} s" if times else f"{kind} skipped" for kind, times in seconds.items())

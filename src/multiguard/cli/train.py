@@ -30,7 +30,7 @@ def train_command(data: _Data, out: _Out, train: _Train, set_: Set = None, force
 
     Example: multiguard train --data digits --sigma 0.25 --out runs/digits
     """
-    from multiguard.pipeline.folders import check_content
+    from multiguard.io.folders import check_content
     from multiguard.train import train as run
     from multiguard.train.checkpoint import check_model_folder
 

@@ -29,7 +29,7 @@ def verify_command(run: _Run, config: _Config, model: _Model, votes: _Votes = No
 
     Example: multiguard verify runs/certificates --model runs/digits
     """
-    from multiguard.pipeline.arms import find_certificates
+    from multiguard.run.arms import find_certificates
     from multiguard.verify import verify
 
     folders = [*find_certificates(run).values()]

@@ -149,6 +149,8 @@ def checked(name: str, value: Any, kind: Any) -> Any:
         inner = get_args(first)[0]
         return tuple(checked(name, one, inner) for one in value)
     try:
+        if isinstance(value, set):
+            raise msgspec.ValidationError
         found = msgspec.convert(value, kind, dec_hook=_path)
     except msgspec.ValidationError:
         choices = words(kind)
@@ -258,5 +260,7 @@ def _path(kind: type, value: Any) -> Any:
 def _shown(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _LARGEST_WHOLE:
         return "a number of too many digits"
-    text = {dict: "a section of keys", list: f"the list {value!r}", NoneType: "nothing"}.get(type(value), repr(value))
+    text = {set: "a set", dict: "a section of keys", list: f"the list {value!r}", NoneType: "nothing"}.get(
+        type(value), repr(value)
+    )
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

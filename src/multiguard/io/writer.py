@@ -67,7 +67,7 @@ def staged(
         kind: What the head holds, as in "certificates".
         names: The followers that are known beforehand, by their path from the folder of the head.
         folders: The folders of the result, in that of the head, that must hold nothing of others.
-        force: Whether to make the result again, to replace another one, and to write beside files of others.
+        force: Whether to replace another result, and to write beside files of others.
 
     Example:
         >>> def write(text):
@@ -91,7 +91,7 @@ def staged(
             if not head.exists():
                 inner = [home / folder for folder in folders]
                 check_foreign(inner, lambda path: path in inner or _is_ours(home, _key(home, path), record))
-        if is_complete(head, request) and not force:
+        if is_complete(head, request):
             yield None
             return
         stage = Path(tempfile.mkdtemp(prefix=".multiguard-", suffix=".part", dir=home))

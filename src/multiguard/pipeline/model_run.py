@@ -13,8 +13,8 @@ from multiguard.certify.arguments import check_alpha
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, LabelSource, Results, certify_votes
 from multiguard.evaluate.methods import check_methods
+from multiguard.io.folders import check_content
 from multiguard.io.ranks import this_rank
-from multiguard.pipeline.folders import check_content
 from multiguard.smooth import AdaptivePlan, Smoother
 from multiguard.smooth.dataset import OnError, VoteRun, open_data
 from multiguard.smooth.sanity import data_warnings

@@ -29,7 +29,7 @@ from multiguard.smooth.sanity import expectations
 from multiguard.smooth.settings import own_device, score_threshold
 from multiguard.smooth.smoother import Smoother
 from multiguard.votes import Votes, read_votes
-from multiguard.votes.folder import SOURCE_FILE, check_votes_folder, discard_votes
+from multiguard.votes.folder import SOURCE_FILE, check_votes_folder, discard_votes, read_source
 
 Progress = Callable[[int, int], None]
 # The fields of a `VoteConfig` that decide the votes as they stand; others are resolved first, or set the speed.
@@ -184,17 +184,42 @@ class NamedRun(VoteRun):
     ) -> Votes | None:
         """Write the votes that are missing, and record which images and which model they are of; as in `vote`."""
         discard = discard_votes if force and this_rank().may_discard else None
+        files = image_hashes("data", self.images, self.data.root)["data.files"]
         with folder_lock(out):
             check_votes_folder(out, force=force)
+            if this_rank().is_main:
+                self._check_files(out, files, discard)
             manifest = self.write(out, progress=progress, stop=stop, discard=discard)
             if manifest is None:
                 return None
             if manifest.finished:
-                command = with_seeds(command, seed=self.data.seed, noise_seed=manifest.provenance.noise_seed)
-                source = {"data": to_tree(self.data.absolute()), "model": to_tree(self.model), "command": command}
-                remove_partial_files(out, lambda name: name == SOURCE_FILE)
-                write_atomically(out / SOURCE_FILE, lambda file: file.write(encode_json(source) + b"\n"))
+                self._write_source(out, files, command, manifest.provenance.noise_seed)
             return read_votes(out, partial=True)
+
+    def _check_files(self, out: Path, files: str, discard: Callable[[Path], None] | None) -> None:
+        """Refuse, or discard, finished votes on image files that have other pixels by now."""
+        if read_source(out).get("files", files) == files:
+            return
+        votes = read_votes(out, partial=True)
+        known = {*votes.ids, *(failure.image_id for failure in votes.failures)}
+        if known != {*self.images.ids} or votes_match_images(votes, self.images):
+            return  # the writer refuses votes on images of other names
+        if discard is None:
+            raise VotesError(
+                f"{out} holds votes on other images: files of {self.images.name} have changed since. Vote with --force "
+                "(force=True) to discard those votes, or name another folder"
+            )
+        discard(out)
+
+    def _write_source(self, out: Path, files: str, command: str, noise_seed: int) -> None:
+        """Record which images and which model were voted on; a record of the same files stays, with its command."""
+        if read_source(out).get("files") == files:
+            return
+        command = with_seeds(command, seed=self.data.seed, noise_seed=noise_seed)
+        source = {"data": to_tree(self.data.absolute()), "model": to_tree(self.model)}
+        remove_partial_files(out, lambda name: name == SOURCE_FILE)
+        content = encode_json({**source, "command": command, "files": files}) + b"\n"
+        write_atomically(out / SOURCE_FILE, lambda file: file.write(content))
 
     def discard_old(self, out: Path) -> None:
         """Remove the old votes in a folder, once nothing can be wrong with the new ones."""
@@ -229,14 +254,13 @@ def failure_text(votes: Votes) -> str | None:
     return f"{failed_words(len(votes.failures), total)}, {such_as}{first.image_id}: {first.reason}"
 
 
-def votes_match_images(folder: Path, images: Dataset) -> bool:
-    """Whether every vote in the folder is of the image that now has its id; failed images have no votes."""
+def votes_match_images(votes: Votes, images: Dataset) -> bool:
+    """Whether every vote is of the image that now has its id; failed images have no votes."""
     try:
-        votes = read_votes(folder, partial=True)
         positions = {image_id: position for position, image_id in enumerate(images.ids)}
         return all(
             image_hash(images[positions[image_id]].image) == voted
             for image_id, voted in zip(votes.ids, votes.image_hashes, strict=True)
         )
-    except (VotesError, ImageError, KeyError):
+    except (ImageError, KeyError):
         return False

@@ -99,6 +99,8 @@ def train(
     card = new_card(backbone, *splits, (size, size), resolved, denoiser, provenance(config, data, backbone))
     if not force:
         checkpoint.check_same_run(out, run_settings(card))
+    if (finished := _finished(out, card, resolved)) is not None:
+        return finished
     kept = (cache or out / "cache") if config.cache else None
     if kept is not None:
         require_folder(kept)
@@ -242,6 +244,17 @@ class _Run:
         save_folder(self.out, replace(self.card, history=tuple(history)), written, self.denoiser)
         log = "".join(json.dumps(record) + "\n" for record in history)
         write_atomically(self.out / LOG_FILE, lambda file: file.write(log.encode()))
+
+
+def _finished(out: Path, card: ModelCard, config: TrainConfig) -> TrainResult | None:
+    """The result of a finished run with these settings in the folder; None if there is something to do."""
+    if checkpoint.holds_other_run(out, run_settings(card)):
+        return None
+    progress = checkpoint.read_progress(out)
+    history = [] if progress is None else progress[1]
+    if len(history) < max(1, config.epochs or 0) or not _is_current(out, history):
+        return None
+    return TrainResult(out, read_card(out), kept_epoch(history, config.keep))
 
 
 def _is_current(out: Path, history: Sequence[Record]) -> bool:

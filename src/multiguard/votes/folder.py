@@ -11,7 +11,7 @@ from multiguard.io.writer import check_foreign
 from multiguard.votes.shards import MANIFEST_NAME, is_own_manifest, own_shards
 
 SOURCE_FILE = "source.json"  # which images and which model
-SOURCE_KEYS = {"data", "model", "command"}
+SOURCE_KEYS = {"data", "model", "command", "files"}  # files: the hash of their names, sizes and times
 
 
 def read_source(folder: Path) -> dict[str, Any]:

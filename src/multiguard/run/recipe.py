@@ -1,11 +1,9 @@
 """The recipe of a run, from the images to the page; parts that contradict each other are refused at once."""
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 from multiguard.certify import Rule
-from multiguard.certify.noise import BandAblation, Gaussian, given_noise
+from multiguard.certify.noise import BandAblation, Gaussian
 from multiguard.data.config import FOLDER, DataConfig
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, SweepConfig
@@ -38,12 +36,12 @@ class RunSweep(SweepConfig, frozen=True):
         return SweepConfig(self.k, self.k_prime, self.threshold, self.n, self.alpha)
 
 
-class RunRecipe(Config, frozen=True):
+class Recipe(Config, frozen=True):
     """Everything that decides a run, from the images to the page; parts that contradict each other are refused.
 
     `sigma` is Gaussian noise by its standard deviation; `noise` is any noise by its text. Exactly one of them is given.
 
-    >>> recipe = RunRecipe(DataConfig("digits"), CertifyConfig(k=3, k_prime=1), sigma=0.5, train=TrainConfig())
+    >>> recipe = Recipe(DataConfig("digits"), CertifyConfig(k=3, k_prime=1), sigma=0.5, train=TrainConfig())
     >>> recipe.rule, recipe.votes_noise
     (TopK(k=3, k_prime=1), 'gaussian:0.5')
     """
@@ -68,6 +66,10 @@ class RunRecipe(Config, frozen=True):
         self._check_noise()
         self._check_certify()
         self._check_unlabelled()
+        if self.report.methods or self.report.baseline is not None:
+            raise InvalidInputError(
+                "report.methods and report.baseline are about a comparison; `multiguard report A B` makes one"
+            )
 
     @property
     def votes_noise(self) -> str:
@@ -161,40 +163,3 @@ class RunRecipe(Config, frozen=True):
             raise InvalidInputError("data.labelled is false, and a folder without labels trains no model; name a model")
         if self.vote.pilot_draws == 0 and not self.bands:
             raise InvalidInputError("vote.pilot_draws is 0, and without labels pilot draws choose what is certified")
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One line of a run from model to certificates."""
-
-    name: str  # its name; empty for the main one
-    home: Path  # its folder
-    noise: str  # the noise of its votes
-    trained: str | None = None  # the noise in training; None for the recipe's
-
-    @property
-    def certificates(self) -> Path:
-        """Its certificates folder."""
-        return self.home / "certificates"
-
-    def step_name(self, kind: str) -> str:
-        """The name of one of its steps in the record."""
-        return f"{self.name} {kind}" if self.name else kind
-
-
-def plan_arms(recipe: RunRecipe, out: Path) -> dict[str, Arm]:
-    """The arms of a run by name: the main one under the empty name, then one per further sigma and training noise."""
-    own = recipe.votes_noise
-    noises: dict[str, tuple[str, str | None]] = {
-        f"sigma-{_name(sigma)}": (str(Gaussian(sigma)), None)
-        for sigma in recipe.sweep.sigma
-        if str(Gaussian(sigma)) != own
-    }
-    for sigma in recipe.sweep.training_noise:
-        noises[f"training-noise-{_name(sigma)}"] = (own, given_noise(sigma, None))
-    return {"": Arm("", out, own)} | {name: Arm(name, out / "arms" / name, *pair) for name, pair in noises.items()}
-
-
-def _name(number: float) -> str:
-    """The number in a folder's name; no two numbers share one."""
-    return repr(float(number)).removesuffix(".0")

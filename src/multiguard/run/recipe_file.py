@@ -13,7 +13,7 @@ from multiguard.io.files import read_regular
 from multiguard.io.names import unknown_name
 from multiguard.io.yaml_text import parse_yaml
 from multiguard.models.config import ModelConfig
-from multiguard.pipeline.recipe import RunRecipe
+from multiguard.run.recipe import Recipe
 
 RECIPE_FILE = "recipe.yaml"  # in a run folder, with every value written out
 _FOLDER = files("multiguard") / "recipes"
@@ -30,7 +30,7 @@ def recipe_names() -> list[str]:
     return sorted(entry.name.removesuffix(_SUFFIX) for entry in _FOLDER.iterdir() if entry.name.endswith(_SUFFIX))
 
 
-def find_recipe(name: str, changes: Sequence[str] = ()) -> RunRecipe:
+def find_recipe(name: str, changes: Sequence[str] = ()) -> Recipe:
     """The recipe of this name that comes with multiguard, or the one in the file of this path, with changes over it.
 
     >>> find_recipe("digits", ["certify.k=5"]).certify.k
@@ -51,7 +51,7 @@ def find_recipe(name: str, changes: Sequence[str] = ()) -> RunRecipe:
     raise InvalidInputError(f"{unknown_name('recipe', name, recipe_names())} (a file is named by its path)")
 
 
-def read_recipe(path: Path, changes: Sequence[str] = ()) -> RunRecipe:
+def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
     r"""The recipe in a file, with changes such as "certify.k=5" over it; a mistake raises `InvalidInputError`.
 
     >>> from tempfile import TemporaryDirectory
@@ -70,7 +70,7 @@ def read_recipe(path: Path, changes: Sequence[str] = ()) -> RunRecipe:
     return parse_recipe(text, path.name, changes)
 
 
-def parse_recipe(text: str, name: str, changes: Sequence[str] = ()) -> RunRecipe:
+def parse_recipe(text: str, name: str, changes: Sequence[str] = ()) -> Recipe:
     r"""The recipe that a YAML text describes; a mistake raises `InvalidInputError`.
 
     >>> parse_recipe("data: {name: digits}\nsigma: 0.5\ntrain: {}\ncertify: {k: 3, k_prim: 1}", "mine.yaml")
@@ -91,12 +91,12 @@ def parse_recipe(text: str, name: str, changes: Sequence[str] = ()) -> RunRecipe
     if isinstance(tree.get("model"), str):
         tree["model"] = {"spec": tree["model"]}
     try:
-        return from_tree(RunRecipe, tree)
+        return from_tree(Recipe, tree)
     except InvalidInputError as error:
         raise InvalidInputError(f"{name}: {error}") from error
 
 
-def recipe_text(recipe: RunRecipe) -> str:
+def recipe_text(recipe: Recipe) -> str:
     """The recipe as YAML that parses to an equal one, every value written out.
 
     >>> parse_recipe(recipe_text(find_recipe("digits")), "again") == find_recipe("digits")
@@ -121,7 +121,7 @@ def _apply_change(tree: dict[Any, Any], change: str) -> None:
 
 def _takes_text(sections: Sequence[str]) -> bool:
     """Whether the value at this place in a recipe is text, or a path."""
-    kind: Any = RunRecipe
+    kind: Any = Recipe
     for section in sections:
         if not (isinstance(kind, type) and issubclass(kind, Config)):
             return False

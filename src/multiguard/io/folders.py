@@ -4,26 +4,18 @@ from pathlib import Path
 from typing import Literal
 
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate.attack_files import ATTACK_NAME
-from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
 from multiguard.io.files import real_path
-from multiguard.votes.shards import MANIFEST_NAME
 
 RECORD_FILE = "run.json"
 
 Content = Literal["a model", "votes", "certificates", "an attack", "a run"]
 _MARKERS: dict[Content, str] = {
     "a model": "model.json",
-    "votes": MANIFEST_NAME,
-    "certificates": CERTIFICATES_NAME,
-    "an attack": ATTACK_NAME,
+    "votes": "manifest.json",
+    "certificates": "certificates.parquet",
+    "an attack": "attack.parquet",
     "a run": RECORD_FILE,
 }
-
-
-def content_of(folder: Path) -> list[Content]:
-    """What of ours a folder holds."""
-    return [content for content, name in _MARKERS.items() if (folder / name).is_file()]
 
 
 def check_content(out: Path, content: Content) -> None:

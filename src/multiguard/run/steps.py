@@ -1,0 +1,319 @@
+"""A recipe in its run folder: train, vote, certify, report. Each step resumes, or finds its work done."""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+from multiguard.certify.noise import given_noise
+from multiguard.data.catalog import default_split
+from multiguard.errors import InvalidInputError, VotesError
+from multiguard.evaluate import Results, certify_votes
+from multiguard.io.commands import with_seeds
+from multiguard.io.config import to_tree
+from multiguard.io.files import read_regular, remove_partial_files, require_folder, write_atomically
+from multiguard.io.folders import RECORD_FILE, check_content, check_inside
+from multiguard.io.lock import folder_lock
+from multiguard.io.records import encode_json
+from multiguard.io.writer import check_foreign
+from multiguard.models.config import ModelConfig
+from multiguard.models.spec import parse_spec
+from multiguard.report import Leaderboard, Study, report
+from multiguard.run.arms import Arm, RunRecord, plan_arms, read_record
+from multiguard.run.recipe import Recipe
+from multiguard.run.recipe_file import RECIPE_FILE, recipe_text
+from multiguard.smooth.config import VoteConfig
+from multiguard.train.config import TrainConfig
+from multiguard.votes import Votes
+from multiguard.votes.folder import read_source
+from multiguard.votes.shards import load_manifest
+
+Kind = Literal["train", "vote", "certify", "report"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+T = TypeVar("T")
+Progress = Callable[[str, int, int], None]
+
+SKIPPED = "skipped (unchanged)"
+_FILES = (RECIPE_FILE, "model", "votes", "certificates", "arms", "figures", "tables", "report.html")
+_HEAD = "# every value of the last run; `multiguard run` takes this file"
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Receives the messages and the progress of a run; by default they go nowhere.
+
+    >>> Observer(on_step=lambda name, text: print(f"{name}: {text}")).on_step("vote", "running")
+    vote: running
+
+    Attributes:
+        on_step: Called with a step's name and a message about it.
+        on_time: Called with a step's name and the seconds that it took, if there was anything to do.
+        on_epoch: Called with the record of each epoch of training.
+        bar: Called with the unit that is counted; opens a progress bar and gives the function that moves it.
+        stopping: Opened around work that can stop early; gives a function that says whether to stop.
+    """
+
+    on_step: Callable[[str, str], None] = lambda name, text: None
+    on_time: Callable[[str, float], None] = lambda name, seconds: None
+    on_epoch: Callable[[dict[str, Any]], None] = lambda record: None
+    bar: Callable[[str], AbstractContextManager[Progress]] = lambda unit: nullcontext(lambda *counts: None)
+    stopping: Callable[[], AbstractContextManager[Callable[[], bool]]] = lambda: nullcontext(lambda: False)
+
+
+def run(
+    recipe: Recipe,
+    *,
+    out: Path,
+    until: Kind = "report",
+    force: bool = False,
+    command: str = "",
+    observer: Observer | None = None,
+) -> Results | None:
+    r"""Make everything that the recipe asks for in the folder; what an earlier run made from the same inputs is kept.
+
+    A run that was killed resumes when it is called again. A model or votes with other inputs are never replaced without
+    `force`; certificates and the report are made again as needed. Returns the main certificates, if it comes to them.
+
+    >>> from multiguard.run import parse_recipe
+    >>> text = "data: {name: digits}\nsigma: 0.5\nmodel: runs/digits\ncertify: {k: 3, k_prime: 1}"
+    >>> run(parse_recipe(text, "mine.yaml"), out=Path("runs/mine"), until="train")
+    Traceback (most recent call last):
+        ...
+    multiguard.errors.InvalidInputError: until is train, but the recipe names a model: its first step is vote
+
+    Args:
+        recipe: What to do.
+        out: The run folder.
+        until: The last step to do.
+        force: Whether an old model and old votes with other inputs may be removed.
+        command: The command line, for the record.
+        observer: Receives messages and progress.
+    """
+    if until == "train" and recipe.train is None:
+        raise InvalidInputError("until is train, but the recipe names a model: its first step is vote")
+    recipe = _filled(recipe)
+    arms = plan_arms(recipe, out)
+    if not recipe.data.unlisted:
+        recipe.require_labels(len(recipe.data.open().label_names))
+    _check_own(out, force=force)
+    for arm in arms.values():
+        check_inside(out, arm.home, arm.home / "model", arm.home / "votes", arm.certificates)
+    with folder_lock(out):
+        remove_partial_files(out, lambda name: name in (RECORD_FILE, RECIPE_FILE))
+        _begin(out, _seeded(recipe, _voted_seed(out)), command)
+        steps = _Steps(recipe, out, KINDS.index(until), force, command, observer or Observer())
+        results = {name: found for name, arm in arms.items() if (found := steps.take(arm)) is not None}
+        if not results:
+            return None
+        if not read_record(out).certified:
+            _write_record(out, RunRecord(steps.command, certified=True))
+        if until == "report":
+            steps.report(results)
+    return results[""]
+
+
+class _Steps:
+    """The steps of a run, in order."""
+
+    def __init__(self, recipe: Recipe, out: Path, last: int, force: bool, command: str, observer: Observer) -> None:
+        self._recipe, self._out, self._last, self._force = recipe, out, last, force
+        self._command, self._observer = command, observer
+        self._noise_seed = recipe.vote.noise_seed  # of all arms: that of the main one, if the recipe names none
+
+    @property
+    def command(self) -> str:
+        """The command line with both seeds named, which makes the run again; empty if it is not known."""
+        seed = self._noise_seed
+        return (
+            self._command if seed is None else with_seeds(self._command, seed=self._recipe.data.seed, noise_seed=seed)
+        )
+
+    def take(self, arm: Arm) -> Results | None:
+        """The certificates of an arm, after its steps up to the last one."""
+        model = self._recipe.model or self._train(arm)
+        votes = self._vote(arm, model) if self._last >= KINDS.index("vote") else None
+        return self._certify(arm, votes) if votes is not None and self._last >= KINDS.index("certify") else None
+
+    def report(self, results: dict[str, Results]) -> None:
+        """The page, the figures and the tables of all arms."""
+        beside = dict(results)
+        runs, commands = {"": beside.pop("")}, [self.command] if self._command else None
+        config, out = self._recipe.report, self._out
+
+        def write(progress: Progress) -> Study | Leaderboard:
+            bar = partial(progress, "reporting")
+            return report(config, runs, beside=beside, out=out, commands=commands, force=True, progress=bar)
+
+        study = self._step("report", "images", write)
+        for note in study.notes:
+            self._observer.on_step("report", note)
+
+    def _train(self, arm: Arm) -> ModelConfig:
+        from multiguard.train import train
+
+        home, data, recipe = arm.home / "model", self._recipe.data, self._recipe
+        assert recipe.train is not None
+        config = _training(recipe.train, arm)
+        self._step(
+            arm.step_name("train"),
+            "images",
+            lambda progress: train(
+                config,
+                data,
+                out=home,
+                cache=self._out / "cache",
+                force=self._force,
+                progress=progress,
+                on_epoch=self._observer.on_epoch,
+            ),
+        )
+        if config.model is not None and parse_spec(config.model).kind == "code":
+            return ModelConfig(config.model, weights=home)
+        return ModelConfig(str(home))
+
+    def _vote(self, arm: Arm, model: ModelConfig) -> Votes:
+        from multiguard.smooth.vote import failure_text, mean_draws, vote
+
+        recipe, name = self._recipe, arm.step_name("vote")
+        config = sampling(recipe, arm).replace(noise_seed=self._noise_seed)
+        data = recipe.data if recipe.model is not None else recipe.data.replace(size=None)
+        check_content(arm.home / "votes", "votes")
+
+        def draw(progress: Progress) -> Votes | None:
+            with self._observer.stopping() as stop:
+                return vote(
+                    config,
+                    data,
+                    model,
+                    noise=arm.noise,
+                    target=recipe.certify if config.adaptive else None,
+                    out=arm.home / "votes",
+                    command=self._command,
+                    note=partial(self._observer.on_step, name),
+                    progress=partial(progress, "voting"),
+                    stop=stop,
+                    force=self._force,
+                )
+
+        votes = self._step(name, "images", draw)
+        assert votes is not None  # a run is one process
+        if not arm.name:
+            self._noise_seed = votes.provenance.noise_seed
+            _begin(self._out, _seeded(recipe, self._noise_seed), self.command)
+        if (failed := failure_text(votes)) is not None:
+            self._observer.on_step(name, failed)
+        if config.adaptive:
+            self._observer.on_step(name, f"{mean_draws(votes):.1f} draws per image on average")
+        return votes
+
+    def _certify(self, arm: Arm, votes: Votes) -> Results:
+        recipe = self._recipe
+        return self._step(
+            arm.step_name("certify"),
+            "steps",
+            lambda progress: certify_votes(
+                recipe.certify,
+                votes,
+                sweep=None if arm.name else recipe.sweep.of_votes,
+                labels="truth" if recipe.data.labelled else "pilot",
+                source=read_source(arm.home / "votes"),
+                command=self.command or None,
+                out=arm.certificates,
+                force=True,
+                progress=progress,
+            ),
+        )
+
+    def _step(self, name: str, unit: str, work: Callable[[Progress], T]) -> T:
+        """Do the work of a step; its first progress shows that there was something to do."""
+        started, began = time.perf_counter(), False
+        with self._observer.bar(unit) as bar:
+
+            def progress(doing: str, done: int, total: int) -> None:
+                nonlocal began
+                if not began:
+                    began = True
+                    self._observer.on_step(name, "running")
+                bar(doing, done, total)
+
+            result = work(progress)
+        if not began:
+            self._observer.on_step(name, SKIPPED)
+        else:
+            self._observer.on_time(name, time.perf_counter() - started)
+        return result
+
+
+def _filled(recipe: Recipe) -> Recipe:
+    """The recipe with the dataset's defaults in place of what it leaves open."""
+    data = recipe.data
+    if not data.unlisted:
+        split = data.split or default_split(data.name, "test", data.root, data.table)
+        recipe = recipe.replace(data=data.replace(split=split))
+    return recipe if recipe.train is None else recipe.replace(train=recipe.train.filled(data.name))
+
+
+def _training(config: TrainConfig, arm: Arm) -> TrainConfig:
+    """How an arm is trained: at its noise, validated at that of its votes."""
+    trained = arm.trained or given_noise(config.sigma, config.noise) or arm.noise
+    validated = given_noise(config.val_sigma, config.val_noise) or arm.noise
+    val_noise = None if validated == trained else validated
+    return config.replace(noise=trained, val_noise=val_noise, sigma=None, val_sigma=None)
+
+
+def sampling(recipe: Recipe, arm: Arm) -> VoteConfig:
+    """How an arm is sampled: only the main one is swept over n, the others need no more draws than certify uses."""
+    config, draws = recipe.vote, recipe.certify.draws
+    if config.adaptive or draws is None or not arm.name:
+        return config
+    return config.replace(draws=min(draws, config.most_draws))
+
+
+def _voted_seed(out: Path) -> int | None:
+    """The noise seed of the votes in a run folder, finished or not; None if there are none."""
+    try:
+        return load_manifest(out / "votes").provenance.noise_seed
+    except VotesError:
+        return None
+
+
+def _seeded(recipe: Recipe, noise_seed: int | None) -> Recipe:
+    """The recipe with this noise seed, if it names none."""
+    if recipe.vote.noise_seed is not None:
+        return recipe
+    return recipe.replace(vote=recipe.vote.replace(noise_seed=noise_seed))
+
+
+def _begin(out: Path, recipe: Recipe, command: str) -> None:
+    """Write the recipe before a step that changes anything; unless it is the same, it has not been followed yet."""
+    text, path = f"{_HEAD}\n{recipe_text(recipe)}".encode(), out / RECIPE_FILE
+    if read_record(out).certified and path.is_file() and read_regular(path) == text:
+        return
+    require_folder(out)
+    _write_record(out, RunRecord(command))
+    write_atomically(path, lambda file: file.write(text))
+
+
+def _write_record(out: Path, record: RunRecord) -> None:
+    if record != read_record(out):
+        content = encode_json(to_tree(record)) + b"\n"
+        write_atomically(out / RECORD_FILE, lambda file: file.write(content))
+
+
+def _check_own(out: Path, *, force: bool) -> None:
+    """Raises unless the folder is a run's, or holds nothing under the names that a run writes; none leads away.
+
+    A folder that holds other files becomes a run's only with `force`.
+    """
+    check_content(out, "a run")
+    check_inside(out, *(out / name for name in (*_FILES, "cache")))
+    if (out / RECORD_FILE).is_file():
+        return
+    for name in _FILES:
+        if (out / name).exists():
+            raise InvalidInputError(f"{out / name} exists, but {out} is not a run folder; name another with --out")
+    if not force:
+        check_foreign([out], lambda path: False)
