@@ -131,18 +131,8 @@ def fit(
 ) -> TrainResult:
     """Train a network on decoded images, as `train` does; its weights are changed.
 
-    Args:
-        card: What is trained, as it will be in the folder; a run with another card does not resume this one.
-        network: The network to start from.
-        pixels: The training images.
-        val_pixels: The validation images.
-        config: How to train, resolved.
-        out: The model folder.
-        denoiser: Stands in front of the network, for the validation noise, in validation and in the saved model.
-        teacher: Its scores of images without noise are learnt beside the labels. The card must say which it is.
-        force: As in `train`, and so are progress and on_epoch.
-        progress: Called after each step.
-        on_epoch: Called after each epoch.
+    A run with another card does not resume this one. The config is resolved. A denoiser stands in front of the network,
+    for the validation noise; a teacher, which the card must name, gives scores of images without noise to learn.
     """
     group = process_group(COLLECTIVES_TIMEOUT)
     accelerator = Accelerator(cpu=not torch.cuda.is_available(), kwargs_handlers=[group])
