@@ -25,7 +25,6 @@ from multiguard.evaluate import (
     label_scores,
     make_certificates,
     radius_grid,
-    set_scores,
 )
 from multiguard.votes import LabelSets, VoteRow, Votes
 from multiguard.votes.types import as_array
@@ -133,28 +132,6 @@ def test_chosen_labels(tmp_path, kind) -> None:
             assert found.false_radii["joint"][position].tolist() == list(one.other_radii)
 
 
-@pytest.mark.parametrize("kind", ["threshold", "unlabelled threshold", "adaptive threshold"])
-def test_threshold_curves(tmp_path, kind) -> None:
-    """Curves of the threshold rule are averages of its floors and ceilings."""
-    votes = of_kind(tmp_path, kind)
-    methods = methods_of(votes)
-    found = make_certificates(config_of(votes).replace(methods=tuple(methods)), votes, labels=source_of(votes))
-    drawn = curves(found, GRID, bands=0.9)
-    assert [(c.method, c.averaging) for c in drawn] == [(m, each) for m in methods for each in ("mean", "pooled")]
-    with_labels = [taken for taken, labels in zip(found.draws, found.labels, strict=True) if labels]
-    for curve in drawn:
-        num_true = [len(labels) for labels in found.labels]
-        expected = set_scores(
-            found.set_radii(curve.method), found.config.rule, num_true=num_true, radius=GRID, averaging=curve.averaging
-        )
-        for name in ("precision", "recall", "f1", "true_floor", "false_ceiling"):
-            np.testing.assert_array_equal(getattr(curve.scores, name), getattr(expected, name))
-        assert curve.scores.images == len(with_labels) == 9 - curve.scores.without_labels
-        assert curve.mean_draws == np.mean(with_labels)
-        assert curve.averaging == "pooled" or np.all(curve.bands.recall[0] <= curve.bands.recall[1])
-    assert 0 < drawn[0].scores.precision[0] < 1
-
-
 def test_empty_sets(tmp_path) -> None:
     """Chosen sets may be empty, and are counted."""
     run = provenance(images=2, labels=4, draws=100, sigma=0.5, **THRESHOLD | UNLABELLED)
@@ -213,17 +190,6 @@ def test_labels_without_a_hit(tmp_path) -> None:
     assert found.predicted_hits == ((500, 500),)
     scores = curves(found, [0.0])[0].scores
     assert (scores.recall[0], scores.precision[0]) == (1.0, 0.5)
-
-
-def test_fewer_draws(tmp_path) -> None:
-    """Fewer certifying draws still use all pilot draws."""
-    votes = of_kind(tmp_path, "unlabelled threshold")
-    few, all_draws = (
-        make_certificates(CertifyConfig(threshold=0.4, draws=n), votes, labels="pilot") for n in (10, None)
-    )
-    assert few.labels == all_draws.labels
-    assert few.draws == (10,) * 9
-    assert few.radii["joint"][1].tolist() != all_draws.radii["joint"][1].tolist()
 
 
 def test_labels_and_pilot(tmp_path) -> None:

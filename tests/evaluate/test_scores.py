@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from multiguard import Radii, Threshold, TopK, certified_size
+from multiguard import Radii, Threshold, TopK
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import image_scores, set_scores
 from multiguard.evaluate.curves import AVERAGINGS
@@ -25,33 +25,6 @@ def test_one_image() -> None:
     np.testing.assert_allclose(scores.recall, [2 / 5, 2 / 5, 1 / 5])
     np.testing.assert_allclose(scores.f1, [4 / 8, 4 / 8, 2 / 8])
     assert (scores.images, scores.without_labels) == (1, 0)
-
-
-def test_f1() -> None:
-    """F1 is the harmonic mean of precision and recall."""
-    scores = image_scores(top_k_radii(0.4, 0.1), RULE, num_true=2, radius=0.2)
-    assert scores.f1 == pytest.approx(2 * scores.precision * scores.recall / (scores.precision + scores.recall))
-
-
-@pytest.mark.parametrize("averaging", ["mean", "pooled"])
-def test_image_set(averaging: str) -> None:
-    """The scores of a set are those of loops."""
-    grid = np.linspace(0, 0.6, 7)
-    scores = set_scores(RADII, RULE, num_true=TRUE, radius=grid, averaging=averaging)
-    for position, radius in enumerate(grid):
-        sizes = [int(certified_size(radii.true, radius)) for radii in RADII[:3]]
-        np.testing.assert_allclose(scores.true_floor[position], np.mean(sizes))
-        np.testing.assert_allclose(scores.false_ceiling[position], np.mean([3 - e for e in [*sizes, 0]]))
-        if averaging == "mean":
-            expected = (
-                np.mean([e / 3 for e in sizes]),
-                np.mean([e / d for e, d in zip(sizes, TRUE[:3], strict=True)]),
-                np.mean([2 * e / (d + 3) for e, d in zip(sizes, TRUE[:3], strict=True)]),
-            )
-        else:
-            expected = (sum(sizes) / 12, sum(sizes) / 8, 2 * sum(sizes) / 20)
-        np.testing.assert_allclose((scores.precision[position], scores.recall[position], scores.f1[position]), expected)
-    assert (scores.images, scores.without_labels) == (3, 1)
 
 
 def test_false_labels_of_images_without_labels() -> None:
@@ -80,6 +53,7 @@ def test_radius_shapes() -> None:
         ({"rule": Threshold(0.5)}, "another rule"),
         ({"averaging": "micro"}, "choose"),
         ({"radii": [top_k_radii()], "num_true": [0]}, "nothing to average"),
+        ({"radii": [top_k_radii(0.1, 0.2)], "num_true": [2]}, "non-increasing"),
     ],
 )
 def test_refused_scores(change, says: str) -> None:

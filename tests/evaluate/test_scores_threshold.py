@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multiguard import Radii, Threshold, TopK
-from multiguard.errors import InvalidInputError
 from multiguard.evaluate import image_scores, set_scores
 
 INF = np.inf
@@ -39,17 +38,6 @@ def slow_scores(true_positives: int, false_positives: int, d: int) -> tuple[floa
     recall = true_positives / d if d else 0.0
     f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
     return precision, recall, f1
-
-
-def test_one_image() -> None:
-    """The scores of one image, by hand."""
-    scores = image_scores(RADII[0], RULE, num_true=2, radius=[0.0, 0.2, 0.25, 0.31, 0.55, 0.61])
-    np.testing.assert_array_equal(scores.true_floor, [2, 2, 1, 1, 0, 0])
-    np.testing.assert_array_equal(scores.false_ceiling, [0, 1, 1, 2, 2, 3])
-    np.testing.assert_allclose(scores.precision, [1, 2 / 3, 1 / 2, 1 / 3, 0, 0])
-    np.testing.assert_allclose(scores.recall, [1, 1, 1 / 2, 1 / 2, 0, 0])
-    np.testing.assert_allclose(scores.f1, [1, 4 / 5, 2 / 4, 2 / 5, 0, 0])
-    assert (scores.images, scores.without_labels) == (1, 0)
 
 
 def test_empty_prediction() -> None:
@@ -93,18 +81,21 @@ def test_lower_bounds(images) -> None:
     assert np.all(np.array([pooled.precision, pooled.recall, pooled.f1]) <= np.array(true_pooled) + 1e-12)
 
 
-def test_top_k_case() -> None:
+@pytest.mark.parametrize("averaging", ["mean", "pooled"])
+def test_top_k_case(averaging) -> None:
     """Top-k is the case in which floor and ceiling sum to k."""
-    scores = image_scores(Radii(np.array([0.5, 0.2, -INF]), None), TopK(3, 2), num_true=4, radius=GRID)
-    np.testing.assert_array_equal(scores.true_floor + scores.false_ceiling, np.full(15, 3))
-    assert scores.true_floor.tolist() == [2] * 5 + [1] * 6 + [0] * 4
-    both = set_scores(
-        [Radii(np.array([0.5, 0.2, -INF]), None), Radii(np.array([0.3]), None)],
-        TopK(3, 2),
-        num_true=[4, 1],
-        radius=0.25,
-    )
-    assert (both.true_floor, both.false_ceiling) == (1, 2)
+    true = [np.array([0.5, 0.2, -INF]), np.array([0.3]), np.empty(0)]
+    number = [4, 1, 0]
+    ours = [Radii(each, None) for each in true]
+    found = set_scores(ours, TopK(3, 2), num_true=number, radius=GRID, averaging=averaging)
+    floors = [[np.sum(each >= radius) for each in true] for radius in GRID]
+    rows = [(int(e), int(3 - e), d) for e, d in zip(floors[4], number, strict=True)]
+    pooled = slow_scores(*np.sum(rows, axis=0))
+    mean = np.mean([slow_scores(*each) for each in rows[:2]], axis=0)
+    scores = found.precision[4], found.recall[4], found.f1[4]
+    np.testing.assert_allclose(scores, pooled if averaging == "pooled" else mean)
+    assert found.true_floor.tolist() == [np.mean(each[:2]) for each in floors]
+    assert found.false_ceiling.tolist() == pytest.approx([3 - np.mean(each) for each in floors])
 
 
 def _average(images, radius: float, averaging: str) -> np.ndarray:
@@ -112,15 +103,3 @@ def _average(images, radius: float, averaging: str) -> np.ndarray:
     if averaging == "pooled":
         return np.array(slow_scores(*np.sum(pairs, axis=0)))
     return np.mean([slow_scores(*each) for each in pairs if each[2]], axis=0)
-
-
-def test_refused_scores() -> None:
-    """Images without labels and radii out of order are refused."""
-    with pytest.raises(InvalidInputError, match="count it"):
-        image_scores(RADII[3], RULE, num_true=0, radius=0.1)
-    with pytest.raises(InvalidInputError, match="nothing to average"):
-        set_scores([RADII[3]], RULE, num_true=[0], radius=0.1)
-    with pytest.raises(InvalidInputError, match="choose"):
-        set_scores(RADII, RULE, num_true=TRUE, radius=0.1, averaging="micro")
-    with pytest.raises(InvalidInputError, match="non-increasing"):
-        set_scores([Radii(np.array([0.1, 0.2]), np.empty(0))], RULE, num_true=[2], radius=0.1)
