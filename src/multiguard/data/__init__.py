@@ -1,7 +1,6 @@
 """Images with their label sets, from common layouts on disk or built in."""
 
-from multiguard.data.catalog import DATASETS, open_dataset
-from multiguard.data.config import DataConfig
+from multiguard.data.config import DATASETS, DataConfig, open_dataset
 from multiguard.data.digits import DigitsDataset
 from multiguard.data.image import image_hash, read_image
 from multiguard.data.image_folder import open_images

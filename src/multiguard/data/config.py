@@ -1,21 +1,116 @@
-"""The images to vote on, and the dataset that training reads, as a config."""
+"""The known datasets by name, and the images to vote on as a config."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from multiguard.data.catalog import default_split, open_dataset
-from multiguard.data.image import MAX_SIDE
-from multiguard.data.image_folder import open_images
+from multiguard.data.coco import open_coco
+from multiguard.data.digits import DigitsDataset
+from multiguard.data.image import MAX_SIDE, check_size
+from multiguard.data.image_folder import ALL, folder_splits, open_folder, open_images
+from multiguard.data.nuswide import open_nuswide
 from multiguard.data.sample import IndexedDataset, subset
-from multiguard.errors import DataError
+from multiguard.data.voc import open_voc2007
+from multiguard.errors import DataError, InvalidInputError
 from multiguard.io.config import Config, Count, Whole, described
 from multiguard.io.files import real_path
+from multiguard.io.names import unknown_name
 
 FOLDER = "folder"  # the dataset whose labels are the user's own
 Side = Annotated[int, Meta(ge=1, le=MAX_SIDE)]
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """How a named dataset is opened."""
+
+    opener: Callable[..., IndexedDataset]
+    train_split: str  # what training reads by default
+    test_split: str  # what is voted on by default
+    options: tuple[str, ...] = ()  # the keyword options of its opener
+    needs_root: bool = True
+
+
+Use = Literal["train", "test"]
+_VALIDATION_SPLITS = {"train": "val", "train2014": "val2014", "train2017": "val2017"}
+DATASETS: Mapping[str, DatasetInfo] = {
+    "voc2007": DatasetInfo(open_voc2007, "train", "test", ("difficult",)),
+    "coco": DatasetInfo(open_coco, "train", "val"),
+    "nuswide": DatasetInfo(open_nuswide, "train", "val", ("table",)),
+    "folder": DatasetInfo(open_folder, ALL, ALL, ("table", "separator", "label_names")),
+    "digits": DatasetInfo(DigitsDataset, "train", "test", ("images", "seed"), needs_root=False),
+}
+
+
+def dataset_info(name: str) -> DatasetInfo:
+    """How the dataset of this name is opened; an unknown name raises `DataError` with the nearest one."""
+    if name not in DATASETS:
+        raise DataError(unknown_name("dataset", name, DATASETS))
+    return DATASETS[name]
+
+
+def default_split(name: str, use: Use, root: Path | str | None = None, table: Path | None = None) -> str:
+    """The split for this use where none is given: the dataset's default, or all of a table without splits."""
+    info = dataset_info(name)
+    splits = _table_splits(name, root, table)
+    if not splits:
+        return info.train_split if use == "train" else info.test_split
+    if use not in splits:
+        raise DataError(f"{name}: no split given, and none is called {use}; the table has {', '.join(splits)}")
+    return use
+
+
+def validation_split(name: str, split: str, root: Path | str | None = None, table: Path | None = None) -> str | None:
+    """The validation split that belongs to this training split; None where a part of it must be held out."""
+    partner = _VALIDATION_SPLITS.get(split)
+    return None if name == "folder" and partner not in _table_splits(name, root, table) else partner
+
+
+def _table_splits(name: str, root: Path | str | None, table: Path | None) -> list[str]:
+    return folder_splits(Path(root), table) if name == "folder" and root is not None else []
+
+
+def open_dataset(
+    name: str,
+    *,
+    root: Path | str | None = None,
+    split: str,
+    size: int | None = None,
+    **options: object,
+) -> IndexedDataset:
+    """The dataset of this name and split: its listing is read and checked, its images are decoded only when read.
+
+    Args:
+        name: voc2007, coco, nuswide, folder or digits.
+        root: The folder that contains it; digits need none.
+        split: One of the dataset's splits; for a folder, a value of its table's column `split`, or "all".
+        size: Height and width to resize each image to; None keeps its own (digits: 32).
+        **options: voc2007: `difficult`, whether labels of difficult objects count. nuswide and folder: `table`, the CSV
+            where it has another name or folder. folder: `separator` between labels, and `label_names` in the order
+            wanted (else the header's order, or alphabetical). digits: `images` and `seed`.
+
+    >>> dataset = open_dataset("digits", split="test")
+    >>> len(dataset), dataset[0].id, dataset[0].image.shape, dataset[0].labels
+    (1000, 'test-0-00000', (3, 32, 32), (0, 2, 3, 9))
+    """
+    info = dataset_info(name)
+    for option in options:
+        if option not in info.options:
+            raise DataError(f"{name}: {unknown_name('option', option, info.options)}")
+    try:
+        check_size(size)
+    except InvalidInputError as error:
+        raise DataError(f"{name}: {error}") from error
+    if not info.needs_root:
+        if root is not None:
+            raise DataError(f"{name} are part of multiguard and take no root; leave out {root}")
+        return info.opener(split, size=size, **options)
+    if root is None:
+        raise DataError(f"{name}: no root folder given; give the folder of the dataset")
+    return info.opener(Path(root), split, size=size, **options)
 
 
 class DataConfig(Config, frozen=True):

@@ -1,24 +1,58 @@
 """Folders of images: with a CSV file of labels, as most people have them, or without labels, for prediction.
 
-The CSV has one of two forms, recognised by its header, and optionally a column `split`:
+The CSV is UTF-8, its columns in any order, in one of two forms, recognised by its header, and optionally a column
+`split`:
 
 - `file,labels`: the labels of an image in one field, separated by `;` (or another separator);
 - `file,cat,dog,...`: one column per label, holding 0 or 1.
 """
 
+import csv
+import io
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from multiguard.data.label_table import LabelIndex, LabelTable, Row, list_images, normal_name, read_table
 from multiguard.data.sample import FileDataset, ImageFile
 from multiguard.errors import DataError, ImageError
-from multiguard.io.names import shorten_names
+from multiguard.io.files import read_regular
+from multiguard.io.names import UnknownNames, shorten_names, unknown_name
 
 ALL = "all"
 _RESERVED = ("file", "labels", "split")
 _TABLE = "labels.csv"
 _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: its fields by column name."""
+
+    source: str  # the file and the line, for messages
+    line: int
+    fields: dict[str, str]
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """A CSV file: its column names in order, and its rows."""
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    def values(self, column: str) -> list[str]:
+        """The distinct values of a column, sorted, without the empty one; none where there is no such column."""
+        return sorted({row.fields.get(column, "") for row in self.rows} - {""})
+
+    def split_rows(self, column: str, split: str, everything: Sequence[str] = ()) -> Sequence[Row]:
+        """The rows of a split, or all for a name of `everything`; a split without rows raises `DataError`."""
+        rows = [row for row in self.rows if split in everything or row.fields.get(column) == split]
+        if rows:
+            return rows
+        raise DataError(f"{self.path}: {unknown_name('split', split, [*everything, *self.values(column)])}")
 
 
 def open_folder(
@@ -34,16 +68,29 @@ def open_folder(
     if not separator:
         raise DataError("folder: the separator is empty; give the text between two labels, such as ;")
     listing = read_table(root, table, default=_TABLE, columns=["file"])
-    if "labels" not in listing.columns and not _label_columns(listing):
+    columns = [column for column in listing.columns if column not in _RESERVED]
+    one_field = "labels" in listing.columns
+    if not one_field and not columns:
         raise DataError(f"{listing.path}: no column 'labels' and no 0/1 column per label beside 'file'")
-    names = list(label_names) if label_names is not None else _all_labels(listing, separator)
-    _check_columns(listing, names)
+    if label_names is not None:
+        names = list(label_names)
+    else:  # every label of the table, whatever the split, so that all splits share one order
+        names = (
+            sorted({name for row in listing.rows for name in _split_field(row, separator)}) if one_field else columns
+        )
+    if not one_field and (missing := [name for name in names if name not in listing.columns]):
+        raise DataError(
+            f"{listing.path}: no column for {len(missing)} of the model's labels: {shorten_names(missing)}; add a "
+            "column of 0 and 1 for each"
+        )
     note = "" if label_names is None else " (the known labels are the model's)"
     index = LabelIndex(names, listing.path, note)
 
     def make(row: Row) -> ImageFile:
         name = normal_name(row.fields["file"])
-        return ImageFile(name, root / name, index.of(row, _row_labels(row, listing, separator)))
+        return ImageFile(
+            name, root / name, index.of(row, _split_field(row, separator) if one_field else _marked(row, columns))
+        )
 
     files = list_images(listing.split_rows("split", split, [ALL]), make)
     chosen = "" if split == ALL else f", split {split}"
@@ -55,32 +102,8 @@ def folder_splits(root: Path, table: Path | None = None) -> list[str]:
     return read_table(root, table, default=_TABLE, columns=[]).values("split")
 
 
-def _label_columns(listing: LabelTable) -> list[str]:
-    return [column for column in listing.columns if column not in _RESERVED]
-
-
-def _check_columns(listing: LabelTable, names: Sequence[str]) -> None:
-    """Raises unless every label of the model has a column of its own: a missing one does not say that it is absent."""
-    columns = {*names} if "labels" in listing.columns else {*listing.columns}
-    missing = [name for name in names if name not in columns]
-    if missing:
-        raise DataError(
-            f"{listing.path}: no column for {len(missing)} of the model's labels: {shorten_names(missing)}; add a "
-            "column of 0 and 1 for each"
-        )
-
-
-def _all_labels(listing: LabelTable, separator: str) -> list[str]:
-    """Every label of the table, whatever the split, so that all splits share one order."""
-    if "labels" in listing.columns:
-        return sorted({name for row in listing.rows for name in _split_field(row, separator)})
-    return _label_columns(listing)
-
-
-def _row_labels(row: Row, listing: LabelTable, separator: str) -> list[str]:
-    if "labels" in listing.columns:
-        return _split_field(row, separator)
-    columns = _label_columns(listing)
+def _marked(row: Row, columns: Sequence[str]) -> list[str]:
+    """The columns with a 1; anything else than 0 and 1 raises `ImageError`."""
     wrong = [f"'{row.fields[column]}' under '{column}'" for column in columns if row.fields[column] not in ("0", "1")]
     if wrong:
         raise ImageError(row.source, f"{', '.join(wrong)}; expected 0 or 1")
@@ -130,3 +153,86 @@ def find_images(folder: Path) -> list[str]:
     if not files:
         raise DataError(f"{folder}: no image in it or its subfolders; expected files ending in {', '.join(_SUFFIXES)}")
     return files
+
+
+def read_table(root: Path, path: Path | None, *, default: str, columns: Sequence[str]) -> LabelTable:
+    """The table at `path`; a missing file or column, a repeated column or text that is not UTF-8 raises `DataError`.
+
+    A row with the wrong number of fields raises `ImageError`. Without a path, the table is the one called `default` in
+    the folder of the images, or the only one there.
+    """
+    path = path or _find_table(root, default)
+    try:
+        text = read_regular(path).decode("utf-8-sig")
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        header = tuple(name.strip() for name in next(reader, []))
+        if repeated := [name for name, count in Counter(header).items() if count > 1]:
+            raise DataError(f"{path}: the column '{repeated[0]}' is in the header twice; column names must differ")
+        rows = tuple(_make_row(path, reader.line_num, values, header) for values in reader if values)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; give the CSV file of labels") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: not readable as a UTF-8 CSV file ({error})") from error
+    if not header:
+        raise DataError(f"{path}: the file, or its first line, is empty; expected a header such as file,labels")
+    for column in columns:
+        if column not in header:
+            raise DataError(f"{path}: no column '{column}'; its header is {','.join(header)[:200]}")
+    if not rows:
+        raise DataError(f"{path}: no rows below the header; expected one row per image")
+    return LabelTable(path, header, rows)
+
+
+def _find_table(root: Path, default: str) -> Path:
+    if not root.is_dir():
+        raise DataError(f"{root}: no such folder; give the folder of the images")
+    tables = [root / default] if (root / default).is_file() else sorted(root.glob("*.csv"))
+    if len(tables) != 1:
+        raise DataError(f"{root}: {len(tables)} CSV files; expected {default}, or name the table")
+    return tables[0]
+
+
+def list_images(rows: Iterable[Row], make: Callable[[Row], ImageFile]) -> list[ImageFile]:
+    """The image of each row; a second row for one image raises `ImageError`."""
+    lines: dict[Path, int] = {}
+    files = []
+    for row in rows:
+        file = make(row)
+        if file.path in lines:
+            raise ImageError(row.source, f"image '{file.id}' is already listed in line {lines[file.path]}; keep one")
+        lines[file.path] = row.line
+        files.append(file)
+    return files
+
+
+def _make_row(path: Path, line: int, values: Sequence[str], header: Sequence[str]) -> Row:
+    source = f"{path}, line {line}"
+    if len(values) != len(header):
+        raise ImageError(source, f"{len(values)} fields under {len(header)} columns; quote fields with a comma")
+    return Row(source, line, {name: value.strip() for name, value in zip(header, values, strict=True)})
+
+
+def normal_name(name: str) -> str:
+    """A file's name in one spelling: `./a.png`, `x/../a.png` and `a.png` are one image."""
+    return Path(os.path.normpath(name)).as_posix()
+
+
+class LabelIndex:
+    """The index of each label name; a repeated name raises `DataError` of this source.
+
+    The message about an unknown label ends in the note.
+    """
+
+    def __init__(self, names: Sequence[str], source: object, note: str = "") -> None:
+        self._positions = {name: index for index, name in enumerate(names)}
+        self._unknown, self._note = UnknownNames("label", names), note
+        for index, name in enumerate(names):
+            if self._positions[name] != index:
+                raise DataError(f"{source}: the label '{name}' is listed twice; label names must be unique")
+
+    def of(self, row: Row, names: Iterable[str]) -> tuple[int, ...]:
+        """The sorted indices of the label names of a row, looked up exactly; unknown ones raise `ImageError`."""
+        given = set(names)
+        if unknown := sorted(given - self._positions.keys()):
+            raise ImageError(row.source, f"{self._unknown.of(unknown)}{self._note}")
+        return tuple(sorted(self._positions[name] for name in given))

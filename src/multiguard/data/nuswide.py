@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from multiguard.data.label_table import LabelIndex, Row, list_images, normal_name, read_table
+from multiguard.data.image_folder import LabelIndex, Row, list_images, normal_name, read_table
 from multiguard.data.sample import FileDataset, ImageFile
 from multiguard.errors import DataError, ImageError
 from multiguard.io.files import read_lines

@@ -1,4 +1,4 @@
-"""Models that a user's own code makes, by the name `module:function` or `file.py:function`."""
+"""A user's own models: Python objects, and what `module:function` or `file.py:function` names."""
 
 import hashlib
 import importlib
@@ -18,12 +18,61 @@ from multiguard.errors import ModelError, MultiGuardError
 from multiguard.io.files import file_checksum
 from multiguard.io.names import unknown_name
 from multiguard.models.backbone import Backbone
-from multiguard.models.classifier import Classifier, ModelOptions
+from multiguard.models.classifier import UNNAMED, Classifier, ModelOptions, state_hash
 from multiguard.models.host_network import FunctionNetwork
 from multiguard.models.model_folder import load_backbone, load_folder
-from multiguard.models.python_object import is_model, wrap_model
-from multiguard.models.sklearn import LIBRARIES
+from multiguard.models.onnx import is_session, wrap_session
+from multiguard.models.sklearn import is_estimator, is_library, wrap_estimator
 from multiguard.models.weight_files import load_weights, read_weights, summary
+
+
+def is_model(found: object) -> bool:
+    """Whether the object is a model already, not a function that may make one."""
+    return isinstance(found, nn.Module) or (not isinstance(found, type) and (is_session(found) or is_estimator(found)))
+
+
+def wrap_model(model: object, options: ModelOptions, spec: str | None = None) -> Classifier:
+    """The object as a `Classifier`, with the labels and the kind of scores that it has itself where none are given.
+
+    A `Classifier` declares them all and is returned as it is. `spec` names the object in messages and records.
+    """
+    if isinstance(model, Classifier):
+        options.refuse_all(spec or "a Classifier")
+        return model
+    if isinstance(model, nn.Module):
+        return _wrap_module(model, options, spec or type(model).__name__)
+    spec = spec or UNNAMED
+    options.refuse_weights(spec)
+    if is_session(model):
+        return wrap_session(model, options, spec)
+    if is_estimator(model):
+        return wrap_estimator(model, options, spec)
+    if not callable(model):
+        kinds = "a Classifier, a torch module, a function, a scikit-learn estimator or an ONNX session"
+        raise ModelError(f"{spec} must be {kinds}, not {type(model).__name__}.")
+    if isinstance(getattr(model, "__self__", None), nn.Module):
+        raise ModelError(
+            f"{spec} is a method of a torch module, which would hide the module from evaluation mode, from the device "
+            "and from the record of its weights; give the module itself."
+        )
+    return options.make_classifier(FunctionNetwork(model), spec, None)
+
+
+def _wrap_module(module: nn.Module, options: ModelOptions, spec: str) -> Classifier:
+    """A torch module; a Hugging Face model names its labels and returns logits."""
+    options.refuse_weights(spec)
+    names = getattr(getattr(module, "config", None), "id2label", None)
+    if isinstance(names, dict):
+        taken = getattr(module, "main_input_name", "pixel_values")
+        if taken == "input_ids":
+            raise ModelError(
+                f"{spec} takes token ids, which noise cannot change a little; give a function of embeddings."
+            )
+        if options.output == "probabilities":
+            raise ModelError(f"{spec} returns logits; leave out output='probabilities'.")
+        options.check_count(len(names), spec)
+        options = options.fill(labels=[str(names[index]) for index in sorted(names)], output="logits")
+    return options.make_classifier(module, spec, state_hash(module))
 
 
 def load_code(spec: str, options: ModelOptions) -> Classifier:
@@ -85,12 +134,6 @@ def code_backbone(spec: str, labels: Sequence[str], weights: str | None) -> Back
         own_head=weights is not None and not named,
         code_hash=digest,
     )
-
-
-def code_checksum(spec: str) -> str:
-    """The hash of the user's files that make the model of this spec."""
-    module, found = find_code(spec)
-    return code_hash(module, found, wrap_model(made_model(found, spec), ModelOptions(), spec))
 
 
 def find_code(spec: str) -> tuple[ModuleType, Any]:
@@ -183,15 +226,12 @@ def code_hash(home: ModuleType, maker: object, classifier: Classifier) -> str:
     if home_file is None:
         raise ModelError(f"{home.__name__} has no file to identify its code by; move the function into a .py file.")
     modules = list(classifier.modules())
-    parts = [maker, *modules, *(_own_part(module.network) for module in modules if isinstance(module, Classifier))]
+    networks = [module.network for module in modules if isinstance(module, Classifier)]
+    parts = [maker, *modules, *(one.function if isinstance(one, FunctionNetwork) else one for one in networks)]
     names = {name for part in parts for name in _defining_modules(part)}
     files = {name: file for name in names if (file := _user_file(name, home)) is not None} | {home.__name__: home_file}
     listing = "".join(f"{name} {file_checksum(file)};" for name, file in sorted(files.items()))
     return hashlib.sha256(listing.encode()).hexdigest()
-
-
-def _own_part(network: object) -> object:
-    return network.function if isinstance(network, FunctionNetwork) else network
 
 
 def _defining_modules(part: object) -> set[str]:
@@ -203,12 +243,8 @@ def _defining_modules(part: object) -> set[str]:
 
 def _user_file(name: str, home: ModuleType) -> Path | None:
     """The file of a module in the named module's package or outside of all libraries; None for a library's."""
-    file = _file(sys.modules.get(name))
-    top = name.partition(".")[0]
-    if file is None or top == home.__name__.partition(".")[0]:
-        return file
-    library = top == "multiguard" or top in sys.stdlib_module_names or not LIBRARIES.isdisjoint(file.parts)
-    return None if library else file
+    same = name.partition(".")[0] == home.__name__.partition(".")[0]
+    return _file(sys.modules.get(name)) if same or not is_library(name) else None
 
 
 def _file(module: ModuleType | None) -> Path | None:

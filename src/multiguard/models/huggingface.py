@@ -16,7 +16,7 @@ from multiguard.errors import ModelError
 from multiguard.io.files import files_checksum, read_regular
 from multiguard.io.records import decode_json
 from multiguard.models.classifier import Classifier, ModelOptions
-from multiguard.models.image_processor import PREPROCESSOR, ImageProcessor, config_processor, read_processor
+from multiguard.models.image_processor import PREPROCESSOR, config_processor, read_processor
 from multiguard.models.spec import HF_CONFIG
 from multiguard.models.weight_files import import_library, summary
 
@@ -55,14 +55,16 @@ def load_hf(folder: str, options: ModelOptions) -> Classifier:
     _refuse_other_files(path, spec)
     if (kind := config.get("problem_type")) != _MULTI_LABEL:
         raise ModelError(f"{spec}: its config.json has problem_type {kind!r}, not {_MULTI_LABEL!r}.")
-    processor = _find_processor(path, config, options, spec)
+    if (path / PREPROCESSOR).exists():
+        own, blue_first = read_processor(_read_json(path / PREPROCESSOR, spec), config, spec)
+    else:
+        own, blue_first = config_processor(config, spec, normalised=None not in (options.mean, options.std))
     digest = hf_checksum(folder)
     model = _read_model(path, config, spec)
     names = model.config.id2label
     labels = tuple(str(names.get(index, index)) for index in range(len(names)))
     options.check_count(len(labels), spec)
-    own = {"mean": processor.mean, "std": processor.std, "image_size": processor.image_size}
-    network = _BlueFirst(model) if processor.flipped else model
+    network = _BlueFirst(model) if blue_first else model
     return options.fill(labels=labels, output="logits", **own).make_classifier(network, spec, digest)
 
 
@@ -85,13 +87,6 @@ class _BlueFirst(nn.Module):
 
     def forward(self, images: Tensor) -> Any:
         return self.model(images.flip(1))
-
-
-def _find_processor(path: Path, config: dict[str, Any], options: ModelOptions, spec: str) -> ImageProcessor:
-    """How images become the network's input: as the folder says, or as the options do where it does not."""
-    if (path / PREPROCESSOR).exists():
-        return read_processor(_read_json(path / PREPROCESSOR, spec), config, spec)
-    return config_processor(config, spec, normalised=None not in (options.mean, options.std))
 
 
 def _read_model(path: Path, config: dict[str, Any], spec: str) -> Any:
@@ -153,7 +148,7 @@ def _check_config(config: dict[str, Any], spec: str) -> None:
                 f"{spec}: its config.json has {key} = {_short(value)}, which may run foreign code; "
                 "save the model without it, or load it in your own function, module:function."
             )
-        numbers = [number for number in (value if isinstance(value, list) else [value]) if _is_number(number)]
+        numbers = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, int | float)]
         if not sum(map(abs, numbers)) <= _MAX_NUMBER:  # depths, widths and sizes; a list counts as its sum; no NaN
             limit = f"at most {_MAX_NUMBER:,} is supported"
             raise ModelError(f"{spec}: its config.json has {key} = {_short(value)}; {limit}.")
@@ -216,10 +211,6 @@ def _check_timm(config: dict[str, Any], spec: str) -> None:
     if config.get("model_args"):
         what = _short(config["model_args"])
         raise ModelError(f"{spec}: its config.json has model_args {what}, which may read other files; save without.")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
 
 
 def _short(value: Any) -> str:

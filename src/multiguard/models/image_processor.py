@@ -1,7 +1,6 @@
 """What a Hugging Face folder says about its images: size, normalisation, scale and order of channels."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from multiguard.errors import ModelError
@@ -16,21 +15,13 @@ _WITHOUT_EFFECT = ("do_reduce_labels", "do_sample_frames")
 _OTHER_STEPS = ("rescale_offset", "offset", "include_top")
 
 
-@dataclass(frozen=True)
-class ImageProcessor:
-    """How pixels in [0, 1] become the network's input."""
+def read_processor(content: dict[str, Any], config: dict[str, Any], spec: str) -> tuple[dict[str, Any], bool]:
+    """Mean, std and image size (of pixels in [0, 1]; those that it has), and whether the network takes blue first.
 
-    mean: tuple[float, ...] | None = None  # per channel, to subtract from pixels in [0, 1]
-    std: tuple[float, ...] | None = None  # per channel, to divide by then
-    image_size: tuple[int, int] | None = None  # (height, width); None where nothing says it
-    flipped: bool = False  # whether the network takes blue first
-
-
-def read_processor(content: dict[str, Any], config: dict[str, Any], spec: str) -> ImageProcessor:
-    """The processor of preprocessor_config.json; what it does besides scaling and normalising is refused by name.
+    What preprocessor_config.json does besides scaling and normalising is refused by name.
 
     >>> read_processor({"size": 224, "image_mean": [0.5], "image_std": [0.5]}, {}, "hf:model")
-    ImageProcessor(mean=(0.5,), std=(0.5,), image_size=(224, 224), flipped=False)
+    ({'image_size': (224, 224), 'mean': (0.5,), 'std': (0.5,)}, False)
     """
     for name, value in content.items():
         other = name.startswith("do_") and name not in (*_STEPS, *_WITHOUT_EFFECT)
@@ -45,29 +36,28 @@ def read_processor(content: dict[str, Any], config: dict[str, Any], spec: str) -
             "the model in a function of your own, module:function, that scales pixels from [0, 1]."
         )
     scale = _scale(content.get("rescale_factor", _UNIT), spec)
-    mean, std = ((0.0,), (1.0,)) if not content.get("do_normalize", True) else _normalisation(content, spec)
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    if content.get("do_normalize", True):
+        mean, std = _numbers(content, "image_mean", spec), _numbers(content, "image_std", spec)
+    if min(std) <= 0:
+        raise ModelError(f"{spec}: {PREPROCESSOR} has image_std = {list(std)}; expected numbers above 0.")
     flipped = bool(content.get("do_flip_channel_order", False))
     if flipped and len({*mean}) + len({*std}) > 2:
         raise ModelError(f"{spec}: {PREPROCESSOR} has do_flip_channel_order and a normalisation per channel; only one.")
-    plain = (mean, std, scale) == ((0.0,), (1.0,), 1.0)
-    return ImageProcessor(
-        None if plain else tuple(value / scale for value in mean),
-        None if plain else tuple(value / scale for value in std),
-        _image_size(content, config, spec),
-        flipped,
-    )
+    found: dict[str, Any] = {"image_size": _image_size(content, config, spec)}
+    if (mean, std, scale) != ((0.0,), (1.0,), 1.0):
+        found |= {"mean": tuple(value / scale for value in mean), "std": tuple(value / scale for value in std)}
+    return found, flipped
 
 
-def config_processor(config: dict[str, Any], spec: str, *, normalised: bool) -> ImageProcessor:
-    """The processor of a folder without preprocessor_config.json, as its config.json says.
+def config_processor(config: dict[str, Any], spec: str, *, normalised: bool) -> tuple[dict[str, Any], bool]:
+    """As `read_processor`, of a folder without that file, as its config.json says; that of a timm network does.
 
-    Args:
-        config: The content of config.json; that of a timm network has a normalisation.
-        spec: What to call the model in a message.
-        normalised: Whether the caller gives mean and standard deviation.
+    If the caller gives mean and standard deviation (`normalised`), only the image size is read.
     """
     if normalised:
-        return ImageProcessor(image_size=_image_size({"do_resize": False}, config, spec))
+        return {"image_size": _image_size({"do_resize": False}, config, spec)}, False
     own = config.get("pretrained_cfg") if config["model_type"] == "timm_wrapper" else None
     if not isinstance(own, dict) or not {"mean", "std"} <= own.keys():
         raise ModelError(
@@ -88,13 +78,6 @@ def _scale(factor: Any, spec: str) -> float:
             f"{spec}: {PREPROCESSOR} has rescale_factor = {str(factor)[:40]!r}; expected 0 to 1, as 1/255."
         )
     return 1.0 if abs(factor - _UNIT) < 1e-9 else float(factor) / _UNIT
-
-
-def _normalisation(content: dict[str, Any], spec: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    mean, std = _numbers(content, "image_mean", spec), _numbers(content, "image_std", spec)
-    if min(std) <= 0:
-        raise ModelError(f"{spec}: {PREPROCESSOR} has image_std = {list(std)}; expected numbers above 0.")
-    return mean, std
 
 
 def _numbers(content: dict[str, Any], name: str, spec: str) -> tuple[float, ...]:

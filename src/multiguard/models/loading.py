@@ -9,13 +9,12 @@ from multiguard.errors import InvalidInputError
 from multiguard.io.files import file_checksum, read_lines
 from multiguard.models.backbone import input_size, load_network
 from multiguard.models.classifier import Classifier, ModelOptions, Output, label_tuple
-from multiguard.models.code import load_code
+from multiguard.models.code import load_code, wrap_model
 from multiguard.models.config import ModelConfig
 from multiguard.models.denoiser import denoise_first, denoiser_sigma
 from multiguard.models.huggingface import hf_checksum, load_hf
 from multiguard.models.model_folder import folder_checksum, load_folder, read_card
 from multiguard.models.onnx import load_onnx, onnx_checksum
-from multiguard.models.python_object import wrap_model
 from multiguard.models.spec import Kind, parse_spec
 
 

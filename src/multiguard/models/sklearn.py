@@ -15,7 +15,7 @@ from multiguard.errors import ModelError
 from multiguard.models.classifier import UNNAMED, Classifier, ModelOptions, index_names
 from multiguard.models.host_network import HostNetwork
 
-LIBRARIES = {"site-packages", "dist-packages"}  # parts of the path of an installed package
+_LIBRARIES = {"site-packages", "dist-packages"}  # parts of the path of an installed package
 _PRESENT = (1, True, 1.0)  # how a label's class says that the label is there
 
 
@@ -68,7 +68,7 @@ class _EstimatorHasher(NumpyHasher):  # type: ignore[misc]
 
     def save(self, obj: Any) -> None:
         """Hash one object."""
-        if isinstance(obj, FunctionType | type) and _is_own(obj) and id(obj) not in self._own:
+        if isinstance(obj, FunctionType | type) and not is_library(str(obj.__module__)) and id(obj) not in self._own:
             self._own.add(id(obj))
             obj = _function_parts(obj) if isinstance(obj, FunctionType) else _class_parts(obj)
         super().save(list(map(np.asarray, obj.get_arrays())) if hasattr(obj, "get_tree_stats") else obj)
@@ -79,15 +79,11 @@ class _EstimatorHasher(NumpyHasher):  # type: ignore[misc]
         return set()
 
 
-def _is_own(part: Any) -> bool:
-    """Whether a function or class is the user's own, not of Python, of multiguard or of an installed package."""
-    name = str(part.__module__)
-    file = getattr(sys.modules.get(name), "__file__", None)
-    top = name.partition(".")[0]
-    if name == "__main__":
-        return True
-    library = file is None or top == "multiguard" or top in sys.stdlib_module_names
-    return not library and LIBRARIES.isdisjoint(Path(str(file)).parts)
+def is_library(name: str) -> bool:
+    """Whether a module is Python's, multiguard's or an installed package's, not the user's own, such as `__main__`."""
+    file, top = getattr(sys.modules.get(name), "__file__", None), name.partition(".")[0]
+    own = top not in ("multiguard", *sys.stdlib_module_names) and _LIBRARIES.isdisjoint(Path(str(file)).parts)
+    return name != "__main__" and (file is None or not own)
 
 
 def _function_parts(function: FunctionType) -> tuple[Any, ...]:

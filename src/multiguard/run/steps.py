@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 from multiguard.certify.noise import given_noise
-from multiguard.data.catalog import default_split
+from multiguard.data.config import default_split
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate import Results, certify_votes
 from multiguard.io.commands import with_seeds

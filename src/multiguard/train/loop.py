@@ -16,8 +16,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from multiguard.data import IndexedDataset, Pixels, load_pixels
-from multiguard.data.catalog import dataset_info
-from multiguard.data.config import DataConfig
+from multiguard.data.config import DataConfig, dataset_info
 from multiguard.data.image import decoding_threads
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import file_checksum, remove_partial_files, require_folder, write_atomically

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.data import IndexedDataset, Pixels, hold_out, open_dataset, subset
-from multiguard.data.catalog import default_split, validation_split
-from multiguard.data.config import FOLDER, DataConfig
+from multiguard.data.config import FOLDER, DataConfig, default_split, validation_split
 from multiguard.errors import InvalidInputError
 from multiguard.io.files import file_checksum, read_lines
 from multiguard.models.backbone import Backbone, build_backbone, check_backbone, input_size

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from multiguard.data import DigitsDataset, load_pixels, open_dataset, subset
-from multiguard.data.catalog import default_split, validation_split
+from multiguard.data.config import default_split, validation_split
 from multiguard.errors import DataError, InvalidInputError
 
 
