@@ -11,6 +11,7 @@ from tests.certify.cases import random_ranked
 from tests.certify.worst_cases import Staircase, ceiling_of_two, floor_of_two, top_two_of_five, two_labels
 
 from multiguard.certify import (
+    Gaussian,
     Rule,
     Threshold,
     TopK,
@@ -23,7 +24,6 @@ from multiguard.certify import (
 from multiguard.certify.bets import Game
 from multiguard.certify.blocks import Claim
 from multiguard.certify.draws import Draws, read_draws
-from multiguard.certify.layers import GAUSSIAN_SHIFT
 from multiguard.certify.wealth import ANYTIME, Course, fixed_course
 
 R = 0.5
@@ -39,21 +39,21 @@ def too_many(wrong: int, cases: int, alpha: float) -> float:
 
 def claimed(staircase: betting.Staircase, draws: Draws, row: int, alpha: float, course: Course) -> bool:
     """Whether the claim in this row of the staircase and all weaker ones are made at R, each with all of alpha."""
-    claims = [replace(claim, needed=float(-np.log(alpha))) for claim in staircase.claims(alpha)]
-    log_k = wealth.wealth(draws, staircase.game, claims, np.array([R]), course)
+    claims = [replace(claim, needed=float(-np.log(alpha))) for claim in staircase[1]]
+    log_k = wealth.wealth(draws, staircase[0], claims, np.array([R]), course)
     return bool(betting.is_proved(log_k, claims, draws.count)[: row + 1].all())
 
 
 def size_one(rule: TopK) -> Claimed:
-    return lambda d, alpha, course: claimed(betting.top_k_sizes(d, rule, GAUSSIAN_SHIFT), d, 0, alpha, course)
+    return lambda d, alpha, course: claimed(betting.top_k_sizes(d, rule, alpha, Gaussian(1.0)), d, 0, alpha, course)
 
 
 def floor_one(d: Draws, alpha: float, course: Course) -> bool:
-    return claimed(betting.floors(d, Threshold(T), GAUSSIAN_SHIFT), d, 0, alpha, course)
+    return claimed(betting.floors(d, Threshold(T), alpha, Gaussian(1.0)), d, 0, alpha, course)
 
 
 def ceiling_one(d: Draws, alpha: float, course: Course) -> bool:
-    return claimed(betting.ceilings(d, Threshold(T), GAUSSIAN_SHIFT), d, d.rivals - 2, alpha, course)
+    return claimed(betting.ceilings(d, Threshold(T), alpha, Gaussian(1.0)), d, d.rivals - 2, alpha, course)
 
 
 # A classifier that breaks the claim exactly at R, its rule, L, and whether the claim is made at R.

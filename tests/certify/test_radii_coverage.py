@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 from tests.certify.cases import Bands
 
 from multiguard.certify import Threshold, TopK, certified_radii_batch, exact_radii, label_radii
-from multiguard.certify.floors import _ceiling_levels
+from multiguard.certify.joint import _ceiling_levels
 
 ALPHA = 0.2
 LABELS = 6
@@ -144,8 +144,8 @@ def undivided_singles(alpha: float, rivals: int, together: int):
     [
         ("joint.AcrossFloors.subsets", lambda floors, out: np.full(out, floors.alpha)),
         ("joint.AcrossFloors.subsets", lambda floors, out: np.append(0.9 * floors.alpha, np.full(out - 1, 1e-9))),
-        ("floors._ceiling_levels", lambda alpha, rivals, most: (alpha, [np.full(s + 1, alpha) for s in range(most)])),
-        ("floors._ceiling_levels", undivided_singles),
+        ("joint._ceiling_levels", lambda alpha, rivals, most: (alpha, [np.full(s + 1, alpha) for s in range(most)])),
+        ("joint._ceiling_levels", undivided_singles),
     ],
     ids=["all of alpha in U", "singles in L undivided", "all of alpha in V", "singles outside L undivided"],
 )

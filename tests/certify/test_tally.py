@@ -5,20 +5,20 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from multiguard.certify.blocks import Losses, RivalHits, count_sets, hit_bits, near_labels, rival_sets
+from multiguard.certify.blocks import Losses, count_sets, hit_bits, near_labels, rival_sets
 
 STEPS, DEPTH, SPAN = 2, 3, 4
 
 
-def random_hits(rng: np.random.Generator, labels: int, v: int, draws: int = 40) -> tuple[RivalHits, np.ndarray]:
-    """Hits of random draws, and the same as (draws, labels); few labels are likely."""
+def random_hits(rng: np.random.Generator, labels: int, v: int, draws: int = 40) -> tuple[tuple, np.ndarray]:
+    """The hits of random draws as `Losses` takes them, and the same as (draws, labels); few labels are likely."""
     likely = rng.random(labels) ** 3
     hit = np.zeros((draws, labels), dtype=bool)
     for row in hit:
         row[rng.choice(labels, rng.integers(0, SPAN), replace=False, p=likely / likely.sum())] = True
     row = np.repeat(np.arange(STEPS), draws // STEPS) * DEPTH + rng.integers(0, DEPTH, draws)
     draw, label = np.nonzero(hit)
-    return RivalHits(row, np.minimum(hit.sum(axis=1), v), draw, label, labels, v, SPAN), hit
+    return (row, np.minimum(hit.sum(axis=1), v), draw, label, labels, v), hit
 
 
 def convex_losses(rng: np.random.Generator, pairs: int = 3) -> np.ndarray:
@@ -27,11 +27,11 @@ def convex_losses(rng: np.random.Generator, pairs: int = 3) -> np.ndarray:
     return np.concatenate([np.zeros((STEPS, pairs, DEPTH, 1)), np.cumsum(slopes, axis=3)], axis=3)
 
 
-def literal_most(rivals: RivalHits, hit: np.ndarray, lost: np.ndarray) -> np.ndarray:
+def literal_most(rivals: tuple, hit: np.ndarray, lost: np.ndarray) -> np.ndarray:
     """(steps, pairs) the most that any T of v labels has lost by the end of each step."""
-    best = np.zeros(lost.shape[:2])
-    step, a = np.divmod(rivals.row, DEPTH)
-    for members in combinations(range(rivals.labels), rivals.v):
+    (row, *_, labels, v), best = rivals, np.zeros(lost.shape[:2])
+    step, a = np.divmod(row, DEPTH)
+    for members in combinations(range(labels), v):
         b = hit[:, list(members)].sum(axis=1)
         own = np.stack([lost[s][:, a[step == s], b[step == s]].sum(axis=1) for s in range(STEPS)])
         best = np.maximum(best, np.cumsum(own, axis=0))
@@ -46,7 +46,7 @@ def test_most_lost(labels: int, v: int, most: int, monkeypatch: pytest.MonkeyPat
     rng, exact = np.random.default_rng(labels * 10 + v), 0
     for _ in range(15):
         (rivals, hit), lost = random_hits(rng, labels, v), convex_losses(rng)
-        losses, slow = Losses(rivals, (STEPS, DEPTH)), literal_most(rivals, hit, lost)
+        losses, slow = Losses(*rivals, (STEPS, DEPTH, SPAN)), literal_most(rivals, hit, lost)
         fast = np.array([losses.add(step, lost[step]) for step in range(STEPS)])
         assert np.all(fast >= slow - 1e-12)
         assert np.all(fast <= 3 * slow + 1e-12)

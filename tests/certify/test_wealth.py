@@ -304,11 +304,11 @@ def test_fractions(c: int, d: int) -> None:
         np.zeros((1, d), dtype=np.bool_), np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), c - d
     )
     threshold = Threshold(0.5)
-    for staircase in (
-        top_k_sizes(draws, TopK(3 % c + 1, 2), GAUSSIAN_SHIFT),
-        *(each(draws, threshold, GAUSSIAN_SHIFT) for each in (floors, ceilings)),
+    for _, claims in (
+        top_k_sizes(draws, TopK(3 % c + 1, 2), 0.2, Gaussian(1.0)),
+        *(each(draws, threshold, 0.2, Gaussian(1.0)) for each in (floors, ceilings)),
     ):
-        levels = [exp(-claim.needed) for claim in staircase.claims(0.2)]
+        levels = [exp(-claim.needed) for claim in claims]
         assert min(levels, default=1.0) > 0
         assert sum(levels) <= 0.2 * (1 + 1e-12)
 
@@ -339,8 +339,7 @@ def test_division_of_alpha(course: Course) -> None:
         parts = []
         for votes in (ranked, later):
             draws = read_draws(votes, [0, 1, 2], rule, 9)
-            sizes = top_k_sizes(draws, rule, GAUSSIAN_SHIFT)
-            settled = wealth.settle(draws, sizes.game, sizes.claims(0.01), course)
+            settled = wealth.settle(draws, *top_k_sizes(draws, rule, 0.01, Gaussian(1.0)), course)
             parts.append(tuple(exp(-claim.needed) for claim in settled))
         assert parts[0] == parts[1]
         assert sum(parts[0]) <= 0.01 * (1 + 1e-12)

@@ -8,7 +8,6 @@ beforehand; f_e is the fraction of alpha that the first draws give to the size. 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +17,6 @@ from multiguard.certify.bets import Game
 from multiguard.certify.blocks import Claim
 from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws, check_order, fixed_permutation, read_draws
-from multiguard.certify.layers import Shift
 from multiguard.certify.noise import SampledNoise
 from multiguard.certify.rules import Method, Rule, Threshold, TopK
 from multiguard.certify.wealth import ANYTIME, Course, fixed_course, settle, wealth
@@ -31,24 +29,8 @@ _MOST_TOGETHER = 6
 _SLACK, _SLACK_PER_DRAW = 1e-8, 1e-12
 
 
-@dataclass(frozen=True, eq=False)
-class Staircase:
-    """Claims about one image from the weakest to the strongest, each implied by the next.
-
-    Attributes:
-        game: What a draw is worth.
-        pairs: (|U|, |V|) of each claim.
-        fractions: The fraction of alpha for each claim; at most 1 together.
-    """
-
-    game: Game
-    pairs: Sequence[tuple[int, int]]
-    fractions: Floats
-
-    def claims(self, alpha: float) -> list[Claim]:
-        """The claims, all of which hold at once."""
-        each = zip(self.pairs, self.fractions, strict=True)
-        return [Claim(out, into, float(-np.log(alpha * fraction))) for (out, into), fraction in each]
+# Claims about one image from the weakest to the strongest, each implied by the next, and what a draw is worth in them.
+Staircase = tuple[Game, list[Claim]]
 
 
 def betting_radii(
@@ -57,10 +39,9 @@ def betting_radii(
     """The r, (sizes,), up to which each size is claimed, and for `Threshold` (c - d,) those of the ceilings."""
     if isinstance(rule, TopK):
         certain = np.full(certain_sizes(draws, rule), np.inf)
-        claimed = _claimed(draws, top_k_sizes(draws, rule, noise.shift), alpha, noise, course)
-        return np.concatenate([certain, claimed]), None
-    options = alpha / 2, noise, course
-    return floor_radii(draws, rule, *options), ceiling_radii(draws, rule, *options)
+        return np.concatenate([certain, claimed(draws, top_k_sizes(draws, rule, alpha, noise), noise, course)]), None
+    stay, enter = staircases(draws, rule, alpha, noise)
+    return claimed(draws, stay, noise, course), claimed(draws, enter, noise, course)[::-1]
 
 
 def read_bets(method: Method, votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int) -> tuple[Draws, Course]:
@@ -78,14 +59,11 @@ def read_bets(method: Method, votes: ArrayLike, labels: ArrayLike, rule: Rule, n
     return read_draws(given[fixed_permutation(len(given))], labels, rule, num_labels), fixed_course(len(given))
 
 
-def floor_radii(draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise, course: Course = ANYTIME) -> Floats:
-    """(d,) the r up to which at least 1, 2, ..., d labels of L are claimed to stay in."""
-    return _claimed(draws, floors(draws, rule, noise.shift), alpha, noise, course)
-
-
-def ceiling_radii(draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise, course: Course = ANYTIME) -> Floats:
-    """(c - d,) the r up to which at most 0, 1, ... labels outside L are claimed to come in."""
-    return _claimed(draws, ceilings(draws, rule, noise.shift), alpha, noise, course)[::-1]
+def staircases(draws: Draws, rule: Rule, alpha: float, noise: SampledNoise) -> list[Staircase]:
+    """The sizes of `TopK`; the floors and the ceilings of `Threshold`, each with half of alpha."""
+    if isinstance(rule, TopK):
+        return [top_k_sizes(draws, rule, alpha, noise)]
+    return [floors(draws, rule, alpha / 2, noise), ceilings(draws, rule, alpha / 2, noise)]
 
 
 def certain_sizes(draws: Draws, rule: TopK) -> int:
@@ -93,26 +71,30 @@ def certain_sizes(draws: Draws, rule: TopK) -> int:
     return min(draws.num_true, rule.k, max(0, rule.k - draws.rivals))
 
 
-def top_k_sizes(draws: Draws, rule: TopK, shift: Shift) -> Staircase:
+def top_k_sizes(draws: Draws, rule: TopK, alpha: float, noise: SampledNoise) -> Staircase:
     """The sizes that have to be proved, each with the same fraction of alpha."""
     d, sizes = draws.num_true, range(certain_sizes(draws, rule) + 1, min(draws.num_true, rule.k) + 1)
-    game = Game(min(rule.k_prime, _most_subset(d)), min(rule.k_prime, rule.k), rule.k_prime, shift=shift)
-    return Staircase(game, [(d - e + 1, rule.k - e + 1) for e in sizes], np.full(len(sizes), 1 / max(1, len(sizes))))
+    game = Game(min(rule.k_prime, _most_subset(d)), min(rule.k_prime, rule.k), rule.k_prime, shift=noise.shift)
+    return game, [_claim(d - e + 1, rule.k - e + 1, alpha * (1 / len(sizes))) for e in sizes]
 
 
-def floors(draws: Draws, rule: Threshold, shift: Shift) -> Staircase:
+def floors(draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise) -> Staircase:
     """At least 1, 2, ..., d labels of L stay in, each with the same fraction of alpha."""
     d = draws.num_true
-    game = Game(_most_subset(d), 0, d, rule.t, shift)
-    return Staircase(game, [(d - e, 0) for e in range(d)], np.full(d, 1 / max(1, d)))
+    game = Game(_most_subset(d), 0, d, rule.t, noise.shift)
+    return game, [_claim(d - e, 0, alpha * (1 / d)) for e in range(d)]
 
 
-def ceilings(draws: Draws, rule: Threshold, shift: Shift) -> Staircase:
-    """At most c - d - 1, ..., 1, 0 labels outside L come in; fractions like ..., 1/12, 1/6, 1/2."""
+def ceilings(draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise) -> Staircase:
+    """At most c - d - 1, ..., 1, 0 labels outside L come in; fractions of alpha like ..., 1/12, 1/6, 1/2."""
     most = min(draws.rivals, _MOST_TOGETHER)
-    sizes = np.arange(draws.rivals, 0, -1)
-    fractions = (1 - 1e-12) * (1 + 1 / max(1, draws.rivals)) / (sizes * (sizes + 1))
-    return Staircase(Game(0, most, most, rule.t, shift), [(0, int(size)) for size in sizes], fractions)
+    part = (1 - 1e-12) * (1 + 1 / max(1, draws.rivals))
+    sizes = range(draws.rivals, 0, -1)
+    return Game(0, most, most, rule.t, noise.shift), [_claim(0, m, alpha * (part / (m * (m + 1)))) for m in sizes]
+
+
+def _claim(out: int, into: int, alpha: float) -> Claim:
+    return Claim(out, into, float(-np.log(alpha)))
 
 
 def is_proved(log_k: Floats, claims: Sequence[Claim], draws: int) -> Bools:
@@ -121,13 +103,13 @@ def is_proved(log_k: Floats, claims: Sequence[Claim], draws: int) -> Bools:
     return log_k >= needed[:, None] + _SLACK + _SLACK_PER_DRAW * draws
 
 
-def _claimed(draws: Draws, staircase: Staircase, alpha: float, noise: SampledNoise, course: Course) -> Floats:
+def claimed(draws: Draws, staircase: Staircase, noise: SampledNoise, course: Course) -> Floats:
     """The r of each claim, never rising: a claim implies all weaker ones, and holds at all smaller r."""
-    if not staircase.pairs:
+    game, claims = staircase
+    if not claims:
         return np.empty(0)
-    radii = noise.betting_r
-    claims = settle(draws, staircase.game, staircase.claims(alpha), course)
-    proved = is_proved(wealth(draws, staircase.game, claims, radii, course), claims, draws.count)
+    radii, claims = noise.betting_r, settle(draws, game, claims, course)
+    proved = is_proved(wealth(draws, game, claims, radii, course), claims, draws.count)
     r = np.append(-np.inf, radii)[np.logical_and.accumulate(proved, axis=1).sum(axis=1)]
     return np.maximum.accumulate(r[::-1])[::-1]
 

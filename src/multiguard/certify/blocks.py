@@ -68,29 +68,6 @@ def hit_bits(draw: Ints, place: Ints, labels: int, draws: int) -> Ints:
     return np.bincount(draw[near], 1 << place[near], minlength=draws).astype(np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class RivalHits:
-    """The hits of a block on the labels that T can hold.
-
-    Attributes:
-        row: (draws,) the step of each draw and its hits on S, as step * depth + a.
-        hits: (draws,) B, the hits of each draw, at most v.
-        draw: (hits,) the draw of each hit.
-        label: (hits,) its label, by its place in the order of the earlier draws.
-        labels: How many labels there are.
-        v: The number of labels in T.
-        span: How many B there are.
-    """
-
-    row: Ints
-    hits: Ints
-    draw: Ints
-    label: Ints
-    labels: int
-    v: int
-    span: int
-
-
 class Tally:
     """The least that a pair with one S and any V gains in a block, step by step.
 
@@ -98,14 +75,11 @@ class Tally:
 
     Args:
         hits_in: (steps, a) how many draws hit a labels of S.
-        rivals: The hits on the labels that T can hold; None without T.
+        losses: The most that any T has lost; None without T.
     """
 
-    def __init__(self, hits_in: Ints, rivals: RivalHits | None = None) -> None:
-        self.hits_in, self.losses = (
-            hits_in.astype(np.float64),
-            None if rivals is None else Losses(rivals, hits_in.shape),
-        )
+    def __init__(self, hits_in: Ints, losses: "Losses | None" = None) -> None:
+        self.hits_in, self.losses = hits_in.astype(np.float64), losses
         self._plain = np.zeros(1)
 
     def add(self, step: int, logs: Floats) -> Floats:
@@ -119,25 +93,32 @@ class Losses:
     """The most that any T has lost, step by step.
 
     Args:
-        rivals: The hits on the labels that T can hold.
-        shape: The number of steps, and how many a there are.
+        row: (draws,) the step of each draw and its hits on S, as step * depth + a.
+        hits: (draws,) B, the hits of each draw on the labels that T can hold, at most v.
+        draw: (hits,) the draw of each of these hits.
+        place: (hits,) its label, by its place in the order of the earlier draws.
+        labels: How many labels T can hold.
+        v: The number of labels in T.
+        shape: The number of steps, and how many a and B there are.
     """
 
-    def __init__(self, rivals: RivalHits, shape: tuple[int, int]) -> None:
-        self.v, place = rivals.v, rivals.label
-        (steps, depth), span = shape, rivals.span
+    def __init__(
+        self, row: Ints, hits: Ints, draw: Ints, place: Ints, labels: int, v: int, shape: tuple[int, int, int]
+    ) -> None:
+        self.v = v
+        steps, depth, span = shape
         self.is_counted = 1 < self.v <= MOST_COUNTED and span > 2  # where T is hit once at most, weights are exact
-        self.near = min(near_labels(self.v, _MOST_SETS, self.v, self.v - 1), rivals.labels) if self.is_counted else 0
-        labels = max(self.near, int(place.max(initial=-1)) + 1)
-        slot = rivals.row * span + rivals.hits
-        table = np.bincount(slot[rivals.draw] * labels + place, minlength=steps * depth * span * labels)
-        table = table.reshape(steps, depth * span, labels)
+        self.near = min(near_labels(self.v, _MOST_SETS, self.v, self.v - 1), labels) if self.is_counted else 0
+        columns = max(self.near, int(place.max(initial=-1)) + 1)
+        slot = row * span + hits
+        table = np.bincount(slot[draw] * columns + place, minlength=steps * depth * span * columns)
+        table = table.reshape(steps, depth * span, columns)
         self.used = np.flatnonzero(table.any(axis=(0, 2)))
         self.table = table[:, self.used].astype(np.float64)
         if self.is_counted:
-            bits = hit_bits(rivals.draw, place, self.near, len(rivals.row))
+            bits = hit_bits(draw, place, self.near, len(row))
             sizes = (rival_sets(self.near, size) for size in (self.v, self.v - 1))
-            counts = [count_sets(rivals.row, bits, sets, (steps * depth, span)) for sets in sizes]
+            counts = [count_sets(row, bits, sets, (steps * depth, span)) for sets in sizes]
             self.whole, self.fewer = (each.reshape(steps, depth * span, -1) for each in counts)
         zero = np.zeros((1, 1))
         self._weights = self._whole = self._fewer = self._first = self._last = zero
@@ -307,7 +288,8 @@ class Block:
         later = self._place[self._start :] >= before
         draw, place = self._draw[self._start :][later] - self.first, self._place[self._start :][later] - before
         hits = np.minimum(self._hits[rows] - self._ahead[rows, before], v)
-        return Tally(hits_in, RivalHits(row, hits, draw, place, self.rivals - before, v, self.game.most_out + 1))
+        shape = len(ends), depth, self.game.most_out + 1
+        return Tally(hits_in, Losses(row, hits, draw, place, self.rivals - before, v, shape))
 
     def _hits_ahead(self, most: int) -> Ints:
         """(draws, most + 1) how many of the first 0, 1, ..., `most` labels outside L each draw hits."""

@@ -11,12 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from multiguard.certify.arguments import check_alpha, check_distribution, check_labels, each_image
 from multiguard.certify.arrays import Floats, Ints
 from multiguard.certify.bands import enumerated_radii
-from multiguard.certify.betting import BETTING_METHODS, betting_radii, floor_radii, read_bets
+from multiguard.certify.betting import BETTING_METHODS, betting_radii, claimed, floors, read_bets
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
 from multiguard.certify.counts import Group, VoteCounts, count_votes, equal_groups
 from multiguard.certify.draws import check_votes, out_of_order, read_hits
-from multiguard.certify.floors import independent_ceilings, independent_floors, joint_ceilings, joint_floors
-from multiguard.certify.joint import joint_radii
+from multiguard.certify.joint import (
+    independent_ceilings,
+    independent_floors,
+    joint_ceilings,
+    joint_floors,
+    joint_radii,
+)
 from multiguard.certify.noise import BandAblation, Noise, SampledNoise, check_sampled, resolve_noise
 from multiguard.certify.registry import own_method
 from multiguard.certify.rules import (
@@ -420,5 +425,5 @@ def _alone(
         if isinstance(rule, TopK):
             r[i] = betting_radii(draws, rule, alpha, noise, course)[0][0]
         else:
-            r[i] = floor_radii(draws, rule, alpha, noise, course)[0]
+            r[i] = claimed(draws, floors(draws, rule, alpha, noise), noise, course)[0]
     return noise.radii(r)

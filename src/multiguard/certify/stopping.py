@@ -1,5 +1,6 @@
-"""What betting has claimed so far, and whether more draws can be expected to claim more."""
+"""When to stop: whether more draws can be expected to claim more, and what a number of draws can prove at best."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +11,12 @@ from numpy.typing import ArrayLike
 from multiguard.certify.arguments import check_alpha, check_radii, each_image
 from multiguard.certify.arrays import Bools, Floats, Ints
 from multiguard.certify.bets import Game, scores_of, smoothed
-from multiguard.certify.betting import Staircase, ceilings, floors, is_proved, top_k_sizes
+from multiguard.certify.betting import is_proved, staircases
 from multiguard.certify.blocks import Block, Claim
-from multiguard.certify.draws import Draws, read_draws
-from multiguard.certify.noise import Noise, SampledNoise, check_sampled, resolve_noise
-from multiguard.certify.rules import Rule, TopK
+from multiguard.certify.draws import Draws, fixed_permutation, read_draws
+from multiguard.certify.noise import Gaussian, Noise, SampledNoise, check_sampled, resolve_noise
+from multiguard.certify.radii import certified_radii
+from multiguard.certify.rules import Method, Rule
 from multiguard.certify.wealth import ANYTIME, BETTING_CUTS, settle, wealth
 from multiguard.io.short_repr import short_repr
 
@@ -138,26 +140,21 @@ def _outlook(
     draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, r: Floats, is_enough: Callable[[Outlook], bool]
 ) -> Outlook:
     rising, back = np.unique(r, return_inverse=True)
-    parts: list[tuple[Staircase, float]] = []
-    if isinstance(rule, TopK):
-        parts = [(top_k_sizes(draws, rule, noise.shift), alpha)]
-    else:
-        parts = [(floors(draws, rule, noise.shift), alpha / 2), (ceilings(draws, rule, noise.shift), alpha / 2)]
     empty = np.empty((0, len(rising)))
     claimed, missing, paces = [empty.astype(np.bool_)], [empty], [empty]
-    for staircase, level in parts:
-        claims = settle(draws, staircase.game, staircase.claims(level), ANYTIME)
+    for game, all_claims in staircases(draws, rule, alpha, noise):
+        claims = settle(draws, game, all_claims, ANYTIME)
         if not claims:
             continue
         needed = np.array([claim.needed for claim in claims])[:, None]
-        paces.append(_paces(draws, staircase.game, claims, rising))
+        paces.append(_paces(draws, game, claims, rising))
         likely = _likely(paces[-1], needed[:, 0], draws.count)
         later = slice(int(likely.max(initial=-1)) + 1, None)  # no claim that implies these has begun
         begun = np.zeros_like(paces[-1][later], dtype=np.bool_)
         early = Outlook(draws.count, begun, np.broadcast_to(needed[later], begun.shape), paces[-1][later])
         if is_enough(early):
             return early
-        log_k = _wealth_of(likely, draws, staircase, claims, rising, noise.betting_r)
+        log_k = _wealth_of(likely, draws, game, claims, rising, noise.betting_r)
         proved = is_proved(log_k, claims, draws.count)
         claimed.append(np.logical_or.accumulate(proved[::-1])[::-1])  # a claim implies all weaker ones
         missing.append(needed - log_k)
@@ -171,13 +168,11 @@ def _likely(paces: Floats, needed: Floats, draws: int) -> Ints:
     return np.flatnonzero(_HOPE * expected >= needed)
 
 
-def _wealth_of(
-    likely: Ints, draws: Draws, staircase: Staircase, claims: Sequence[Claim], radii: Floats, every: Floats
-) -> Floats:
+def _wealth_of(likely: Ints, draws: Draws, game: Game, claims: Sequence[Claim], radii: Floats, every: Floats) -> Floats:
     """(claims, radii) as `wealth`, but 0 for a claim that is not likely to have any."""
     log_k, listed = np.zeros((len(claims), len(radii))), radii <= every[-1]
     if len(likely) and listed.any():
-        whole = wealth(draws, staircase.game, [claims[i] for i in likely], every)
+        whole = wealth(draws, game, [claims[i] for i in likely], every)
         log_k[np.ix_(likely, listed)] = whole[:, np.searchsorted(every, radii[listed])]
     return log_k
 
@@ -208,3 +203,55 @@ def _pace(block: Block, claim: Claim, radii: Floats) -> Floats:
     paces = means / np.sqrt(2 * np.maximum(variance, 1e-12))
     best: Floats = paces.max(axis=1)
     return best
+
+
+def largest_radius(
+    draws: int, rule: Rule, num_labels: int, noise: Noise, alpha: float, method: Method | None = None
+) -> float:
+    """The radius that so many draws prove if all of them agree on one label; -inf if they prove nothing.
+
+    Args:
+        draws: The number of draws.
+        rule: The smoothed classifier.
+        num_labels: c, the number of labels.
+        noise: The noise.
+        alpha: The error allowed.
+        method: The method that will certify them; None for the default one for so many draws.
+
+    >>> from multiguard.certify import TopK
+    >>> largest_radius(5, TopK(k=1, k_prime=1), 10, Gaussian(0.5), 0.001)
+    -inf
+    >>> round(largest_radius(1000, TopK(k=1, k_prime=1), 10, Gaussian(0.5), 0.001), 2)
+    1.22
+    """
+    hits = np.zeros((draws, num_labels), bool)
+    hits[:, 0] = True
+    others = 0 if rule.k_prime is None else rule.k_prime - 1
+    for place in range(others):
+        hits[np.arange(draws), 1 + (np.arange(draws) * others + place) % (num_labels - 1)] = True
+    rows = hits if noise.enumerated else hits[fixed_permutation(draws)]
+    radius = float(certified_radii(rows, [0], rule, noise=noise, alpha=alpha, method=method).true[0])
+    return radius if radius >= 0 else -math.inf
+
+
+def fewest_draws(rule: Rule, num_labels: int, alpha: float, method: Method | None = None) -> int:
+    """The fewest draws that prove anything by a method if all of them agree on one label.
+
+    >>> from multiguard.certify import TopK
+    >>> fewest_draws(TopK(k=1, k_prime=1), 10, 0.001), fewest_draws(TopK(k=1, k_prime=1), 10, 0.001, "coupled")
+    (12, 30)
+    """
+    fewest = 1
+    while largest_radius(fewest, rule, num_labels, Gaussian(1.0), alpha, method) < 0:
+        fewest += 1
+    return fewest
+
+
+def nothing_words(draws: int, rule: Rule, num_labels: int, alpha: float, method: Method | None = None) -> str:
+    """Why so many draws prove nothing, and how many would."""
+    fewest = fewest_draws(rule, num_labels, alpha, method)
+    by = "" if method is None else f" by the method {method}"
+    return (
+        f"{draws} draws prove nothing{by}, even if all of them agree, so every certified number is 0: at alpha = "
+        f"{alpha:g} ({rule.text}) it takes {fewest} draws or more"
+    )

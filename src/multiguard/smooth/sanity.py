@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from multiguard.certify.draw_limits import largest_radius, nothing_words, rule_words
 from multiguard.certify.rules import Rule, Threshold, TopK
+from multiguard.certify.stopping import largest_radius, nothing_words
 from multiguard.data.in_memory import MemoryDataset
 from multiguard.data.sample import Dataset
 from multiguard.models.classifier import Classifier
@@ -113,8 +113,8 @@ def radius_words(run: VoteRun, config: VoteConfig) -> str:
         return "one label cannot be lost: there are too few others"
     shown = noise.describe(math.floor(100 * radius) / 100)
     if noise.enumerated:
-        return f"{draws} {noise.draw_words} that all agree on one label hold against {shown} ({rule_words(rule)})"
-    return f"{draws} draws that all agree on one label prove {shown} at alpha = {_ALPHA:g} ({rule_words(rule)})"
+        return f"{draws} {noise.draw_words} that all agree on one label hold against {shown} ({rule.text})"
+    return f"{draws} draws that all agree on one label prove {shown} at alpha = {_ALPHA:g} ({rule.text})"
 
 
 def _recalls(look: _Look) -> tuple[float, float] | None:
