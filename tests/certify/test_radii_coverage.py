@@ -142,8 +142,8 @@ def undivided_singles(alpha: float, rivals: int, together: int):
 @pytest.mark.parametrize(
     ("of", "wrong_levels"),
     [
-        ("joint.AcrossFloors.subsets", lambda floors, out: np.full(out, floors.alpha)),
-        ("joint.AcrossFloors.subsets", lambda floors, out: np.append(0.9 * floors.alpha, np.full(out - 1, 1e-9))),
+        ("joint.floor_levels", lambda alpha, labels, out: np.full(out, alpha)),
+        ("joint.floor_levels", lambda alpha, labels, out: np.append(0.9 * alpha, np.full(out - 1, 1e-9))),
         ("joint._ceiling_levels", lambda alpha, rivals, most: (alpha, [np.full(s + 1, alpha) for s in range(most)])),
         ("joint._ceiling_levels", undivided_singles),
     ],

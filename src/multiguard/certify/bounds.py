@@ -1,4 +1,4 @@
-"""Bounds of the probability of an event: confidence bounds from draws, exact values, or a forecast of the former."""
+"""Bounds of the probability of an event: confidence bounds from draws, or exact values."""
 
 from collections.abc import Callable
 from typing import Any, Protocol

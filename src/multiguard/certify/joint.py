@@ -25,8 +25,7 @@ Most of alpha bounds each label by itself, once for all floors and all ceilings.
 each floor and ceiling again, and is divided inside one U or one V only. `docs/theory.md` has the proof.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import cache
 from math import comb
 
@@ -45,50 +44,37 @@ _MOST_EVENTS = 10**80
 SINGLES_IN = 0.9
 
 
-@dataclass(frozen=True)
-class WithinU:
-    """Levels of the bounds on one U, which together spend alpha: an equal part for each size of subsets.
+# Levels that together spend one alpha: those of the bounds on subsets of 1, 2, ..., `out` labels of one U; and, with too
+# many labels for subsets, those of each of `out` labels and of each layer of L.
+Spending = tuple[Callable[[int], Floats], Callable[[int, int], tuple[float, float]]]
 
-    Where d is too large for subsets, half is for single labels and half for layers of L.
-    """
 
-    alpha: float
-    k_prime: int
+def within_u(alpha: float, k_prime: int) -> Spending:
+    """Each U spends alpha: an equal part for each size of subsets, or a half each for single labels and for layers."""
 
-    def subsets(self, out: int) -> Floats:
-        """(out,) the level of each bound on a subset of 1, 2, ..., out labels."""
-        return levels(self.alpha, out, self.k_prime)
-
-    def many(self, out: int, layers: int) -> tuple[float, float]:
-        """The level of each of `out` labels, and of each layer; where no layer is left, all is for the labels."""
-        half = self.alpha / (2 if layers else 1)
+    def many(out: int, layers: int) -> tuple[float, float]:
+        half = alpha / (2 if layers else 1)
         return half / out, half / max(layers, 1)
 
+    return lambda out: levels(alpha, out, k_prime), many
 
-@dataclass(frozen=True)
-class AcrossFloors:
-    """Levels of the bounds over L, d labels, so that all floors together spend alpha.
 
-    Each label has its bound once for all floors. For d <= 12 the rest is for the floors e < d, as much for each, and
-    then for the sizes of subsets of one U, |U| = d - e + 1; for larger d it is for the d layers of L, once for all.
+def across_floors(alpha: float, labels: int) -> Spending:
+    """All floors together spend alpha. Each label has its bound once for all of them.
+
+    The rest is for the floors e < d, as much for each, and then for the sizes of subsets of one U; with too many labels
+    it is for the d layers of L, once for all.
     """
-
-    alpha: float
-    labels: int
-
-    def subsets(self, out: int) -> Floats:
-        """As `WithinU.subsets`, of a U with |U| = out."""
-        if self.labels == 1:
-            return np.array([self.alpha])
-        one_floor = (1 - SINGLES_IN) * self.alpha / (self.labels - 1)
-        return np.append(SINGLES_IN * self.alpha / self.labels, levels(one_floor, out, out, smallest=2))
-
-    def many(self, out: int, layers: int) -> tuple[float, float]:
-        """As `WithinU.many`; these bounds serve every U."""
-        return SINGLES_IN * self.alpha / self.labels, (1 - SINGLES_IN) * self.alpha / self.labels
+    single, rest = SINGLES_IN * alpha / labels, (1 - SINGLES_IN) * alpha
+    return lambda out: floor_levels(alpha, labels, out), lambda out, layers: (single, rest / labels)
 
 
-Spending = WithinU | AcrossFloors
+def floor_levels(alpha: float, labels: int, out: int) -> Floats:
+    """(out,) the level of each bound on a subset of 1, 2, ..., `out` labels of L, so that all floors spend alpha."""
+    if labels == 1:
+        return np.array([alpha])
+    one_floor = (1 - SINGLES_IN) * alpha / (labels - 1)
+    return np.append(SINGLES_IN * alpha / labels, levels(one_floor, out, out, smallest=2))
 
 
 def weakest_out(
@@ -112,7 +98,7 @@ class SubsetSide:
         lower = np.zeros((len(sizes), *mass.shape))
         for row, out in enumerate(self.outs):
             inside = np.flatnonzero((self.members >= 1) & (self.members <= out))
-            level = spending.subsets(out)[self.members[inside] - 1]
+            level = spending[0](out)[self.members[inside] - 1]
             lower[row][:, inside] = bounds.lower(mass[:, inside], group.draws[:, None, None], level[:, None])
         self.layers = Layers.of(lower.reshape(-1, *mass.shape[1:]), 1 / np.maximum(self.members, 1), group.shift)
 
@@ -139,7 +125,7 @@ class OverlapSide:
     def _terms(group: Group, e: int, k_prime: int, spending: Spending, bounds: Bounds) -> tuple[Layers, Layers]:
         out = group.num_true - e + 1
         deep = max(0, min(k_prime, group.num_true) - e + 1)
-        each_label, each_layer = spending.many(out, deep)
+        each_label, each_layer = spending[1](out, deep)
         draws = group.draws[:, None]
         single = -np.sort(-bounds.lower(group.mass_on_labels, draws, each_label), axis=1)[:, e - 1 :]
         taken = np.arange(1, out + 1)
@@ -224,7 +210,7 @@ def joint_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Float
     if not sizes:
         return group.with_certain_sizes([], rule.k)
     one_size = alpha / len(sizes)
-    left = weakest_out(group, sizes, rule.k_prime, WithinU(FRACTION_U * one_size, rule.k_prime), bounds)
+    left = weakest_out(group, sizes, rule.k_prime, within_u(FRACTION_U * one_size, rule.k_prime), bounds)
     right = Layers.stack([_right_side(group, e, rule, one_size, bounds) for e in sizes], absent=np.inf)
     r = crossing(left, lambda r: right.moved(r).min(axis=1), right.rows, group.shift)
     return group.with_certain_sizes(np.split(r, len(sizes)), rule.k)
@@ -259,7 +245,7 @@ SINGLES_OUT = 0.7
 def joint_floors(group: Group, rule: Threshold, alpha: float, bounds: Bounds) -> Floats:
     """(images, d) the r up to which at least 1, 2, ..., d labels of L stay in, all at once with 1 - alpha."""
     d = group.num_true
-    kept = weakest_out(group, range(1, d + 1), d, AcrossFloors(alpha, d), bounds)
+    kept = weakest_out(group, range(1, d + 1), d, across_floors(alpha, d), bounds)
     r = crossing(kept, lambda r: np.full(len(r), rule.t), group.images * d, group.shift).reshape(d, -1).T
     return np.maximum.accumulate(r[:, ::-1], axis=1)[:, ::-1]
 
