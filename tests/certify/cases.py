@@ -7,8 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
+from scipy.stats import binomtest
 
 Floats = NDArray[np.float64]
+
+
+def too_many(wrong: int, cases: int, alpha: float) -> float:
+    """The p-value of so many false claims where each may be false with probability alpha."""
+    return float(binomtest(wrong, cases, alpha, alternative="greater").pvalue)
 
 
 def random_ranked(rng: np.random.Generator, *, labels: int, depth: int, draws: int, spread: float) -> NDArray[np.int64]:

@@ -10,7 +10,6 @@ from multiguard.certify import (
     certified_radii_batch,
     certified_size,
     exact_radii,
-    hits_from_ranked,
     label_radii,
 )
 from multiguard.errors import DataError, InvalidInputError, ModelError, MultiGuardError, VotesError
@@ -37,8 +36,6 @@ GOOD = {"votes": HITS, "labels": [0], "rule": TopK(1, 1), "sigma": 0.5, "alpha":
         ({"labels": [0.0]}, "integer"),
         ({"labels": [True]}, "integer"),
         ({"labels": [[0]]}, "integer label indices"),
-        ({"rule": TopK(5, 1)}, "at most the number of labels, 4"),
-        ({"rule": TopK(1, 5)}, "k_prime must be"),
         ({"num_labels": 3}, "one column per label"),
         ({"sigma": 0.0}, "sigma"),
         ({"sigma": -1.0}, "sigma"),
@@ -52,8 +49,6 @@ GOOD = {"votes": HITS, "labels": [0], "rule": TopK(1, 1), "sigma": 0.5, "alpha":
         ({"method": "jiont"}, "did you mean 'joint'"),
         ({"method": "bogus"}, "joint, coupled, betting, paper, independent, jia"),
         ({"rule": Threshold(0.5), "method": "paper"}, "joint, coupled, betting, independent"),
-        ({"rule": Threshold(0.5), "votes": RANKED, "num_labels": 4}, "ranked votes"),
-        ({"rule": Threshold(0.5), "votes": HITS[:, :3], "num_labels": 4}, "one column per label"),
     ],
 )
 def test_image_arguments(change, says: str) -> None:
@@ -134,12 +129,6 @@ def test_size_at_radius() -> None:
     assert certified_size(radii, np.nextafter(0.5, 1)) == 1
     np.testing.assert_array_equal(certified_size(radii, [[0.0, 0.1], [9.0, np.inf]]), [[3, 2], [1, 1]])
     assert certified_size([], 0.0) == 0
-
-
-def test_missing_ranks() -> None:
-    """A k' above the ranks that were kept is refused."""
-    with pytest.raises(InvalidInputError, match="keep 2 labels per draw"):
-        hits_from_ranked(RANKED, k_prime=3, num_labels=4)
 
 
 def test_error_family() -> None:

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.special import ndtri
-from scipy.stats import binomtest
-from tests.certify.cases import random_ranked
+from tests.certify.cases import too_many
 from tests.certify.worst_cases import Staircase, ceiling_of_two, floor_of_two, top_two_of_five, two_labels
 
 from multiguard.certify import (
@@ -17,7 +16,6 @@ from multiguard.certify import (
     TopK,
     betting,
     certified_radii,
-    certified_radii_batch,
     exact_radii,
     wealth,
 )
@@ -30,11 +28,6 @@ R = 0.5
 T = 0.4
 DRAWS = 400
 Claimed = Callable[[Draws, float, Course], bool]
-
-
-def too_many(wrong: int, cases: int, alpha: float) -> float:
-    """The p-value of so many false claims where each may be false with probability alpha."""
-    return float(binomtest(wrong, cases, alpha, alternative="greater").pvalue)
 
 
 def claimed(staircase: betting.Staircase, draws: Draws, row: int, alpha: float, course: Course) -> bool:
@@ -90,21 +83,15 @@ def false_claims(
     return wrong
 
 
+@pytest.mark.parametrize("course", [ANYTIME, fixed_course(DRAWS)], ids=["anytime", "fixed"])
 @pytest.mark.parametrize("alpha", [0.1, 0.4])
 @pytest.mark.parametrize("case", CASES)
-def test_fixed_draws(case: str, alpha: float) -> None:
-    """At a radius at which the claim is broken by a hair, it is made as rarely as promised."""
-    assert too_many(false_claims(case, alpha, 60), 60, alpha) > 1e-4
-
-
-@pytest.mark.parametrize("alpha", [0.1, 0.4])
-@pytest.mark.parametrize("case", CASES)
-def test_coupled_draws(case: str, alpha: float) -> None:
-    """The same where bets aim at a number of draws fixed beforehand; and they use up much of what they are allowed."""
-    images = 100
-    wrong = false_claims(case, alpha, images, course=fixed_course(DRAWS))
+def test_false_claims(case: str, alpha: float, course: Course) -> None:
+    """A claim broken by a hair is made as rarely as promised; with a fixed number of draws alpha is largely used up."""
+    images = 60 if course is ANYTIME else 100
+    wrong = false_claims(case, alpha, images, course=course)
     assert too_many(wrong, images, alpha) > 1e-4
-    assert case != "half-space" or wrong > 0.25 * alpha * images
+    assert course is ANYTIME or case != "half-space" or wrong > 0.25 * alpha * images
 
 
 def climbed(alpha: float, course: Course) -> Staircase:
@@ -190,30 +177,6 @@ def test_few_draws() -> None:
     """Draws before the first cut prove nothing; a few more do."""
     assert certified_radii([[0]] * 30, [0], TopK(1, 1), num_labels=2, **BETTING).true[0] == -np.inf
     assert certified_radii([[0]] * 90, [0], TopK(1, 1), num_labels=2, **BETTING).true[0] > 0.2
-
-
-def test_batch_of_any_draws() -> None:
-    """Images with different numbers of draws each have the radii that they have alone."""
-    rng = np.random.default_rng(0)
-    votes = [random_ranked(rng, labels=8, depth=2, draws=n, spread=2.0) for n in (20, 120, 333, 700)]
-    labels = [
-        np.argsort(-np.bincount(each.ravel(), minlength=8))[:d] for each, d in zip(votes, (1, 2, 3, 2), strict=True)
-    ]
-    together = certified_radii_batch(votes, labels, TopK(3, 2), num_labels=8, **BETTING)
-    for each, own, radii in zip(votes, labels, together, strict=True):
-        alone = certified_radii(each, own, TopK(3, 2), num_labels=8, **BETTING)
-        assert np.array_equal(alone.true, radii.true)
-    assert np.isfinite(together[3].true).any()
-
-
-def test_certain_sizes() -> None:
-    """Sizes that cannot fail have infinite radii and take nothing of alpha."""
-    votes = random_ranked(np.random.default_rng(1), labels=5, depth=2, draws=300, spread=3.0)
-    likely = np.argsort(-np.bincount(votes.ravel(), minlength=5))
-    radii = certified_radii(votes, likely[:3], TopK(3, 2), num_labels=5, **BETTING).true
-    assert radii[0] == np.inf
-    assert np.all(np.isfinite(radii[1:]) | np.isneginf(radii[1:]))
-    assert np.all(certified_radii(votes, likely[:3], TopK(5, 2), num_labels=5, **BETTING).true == np.inf)
 
 
 @pytest.mark.parametrize("rule", [TopK(20, 14), Threshold(0.5)], ids=["top-k", "threshold"])

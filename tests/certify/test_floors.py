@@ -15,7 +15,6 @@ from tests.certify.literal_threshold import ceiling_of, floor_of
 from multiguard.certify import (
     Threshold,
     certified_radii,
-    certified_radii_batch,
     clopper_pearson_lower,
     clopper_pearson_upper,
     exact_radii,
@@ -311,19 +310,6 @@ def test_order_invariance(case, seed: int) -> None:
     mixed = (rng.permutation(hits, axis=0), rng.permutation(labels), threshold)
     for one, other in zip(radii_of(case), radii_of(mixed), strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-def test_threshold_batch() -> None:
-    """A batch is its images one by one."""
-    rng = np.random.default_rng(3)
-    votes = [random_sets(rng, labels=15, draws=int(rng.integers(50, 300)), spread=1.5) for _ in range(14)]
-    labels = [rng.choice(15, 15 * i // 13, replace=False) for i in range(14)]
-    batch = certified_radii_batch(iter(votes), iter(labels), Threshold(0.4), num_labels=15, sigma=0.5)
-    assert {0, 13, 15} <= {len(true) for true in labels}
-    for hits, true, found in zip(votes, labels, batch, strict=True):
-        alone = certified_radii(hits, true, Threshold(0.4), sigma=0.5)
-        np.testing.assert_array_equal(found.true, alone.true)
-        np.testing.assert_array_equal(found.false, alone.false)
 
 
 def test_hundreds_of_labels() -> None:

@@ -72,19 +72,18 @@ def test_same_rows_same_radius() -> None:
     assert certified_radii(votes, [0], ONE, **options).true == certified_radii(relabelled, [1], ONE, **options).true
 
 
-@pytest.mark.parametrize("votes", [SORTED, SORTED[::-1], [[0], [1]] * 100, [[0]] * 90 + [[1]] * 10])
-def test_refused_order(votes: list[list[int]]) -> None:
+@pytest.mark.parametrize(
+    ("votes", "rule"),
+    [
+        *((votes, ONE) for votes in (SORTED, SORTED[::-1], [[0], [1]] * 100, [[0]] * 90 + [[1]] * 10)),
+        (np.repeat([[True, False], [False, True], [True, True]], [60, 60, 60], axis=0), Threshold(0.5)),
+    ],
+)
+def test_refused_order(votes, rule) -> None:
     """Betting refuses rows that are sorted or in rotation, and names the method that needs no order."""
     for function in (certified_radii, label_radii):
         with pytest.raises(InvalidInputError, match=r"order in which they were drawn.*use 'joint'"):
-            function(votes, [0], ONE, num_labels=2, sigma=1.0, method="betting")
-
-
-def test_refused_sets() -> None:
-    """The same for sets of labels."""
-    sets = np.repeat(np.array([[True, False], [False, True], [True, True]]), [60, 60, 60], axis=0)
-    with pytest.raises(InvalidInputError, match=r"order in which they were drawn"):
-        certified_radii(sets, [0], Threshold(0.5), sigma=1.0, method="betting")
+            function(votes, [0], rule, num_labels=2, sigma=1.0, method="betting")
 
 
 @pytest.mark.parametrize(("hits", "misses"), [(1, 1), (3, 4), (2, 7), (6, 6), (1, 9)])

@@ -1,12 +1,10 @@
 """When more draws can be expected to prove more; and that the claims hold whoever decides when the draws end."""
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
-from tests.certify.cases import Lines, random_sets, votes_and_labels
+from tests.certify.cases import Lines, random_sets, too_many, votes_and_labels
 from tests.certify.worst_cases import Staircase, floor_of_two, top_two_of_five, two_labels
 
 from multiguard.certify import (
@@ -130,11 +128,6 @@ def test_larger_margin() -> None:
 # ------------------------------------------------------------------------------------------------ false claims
 
 
-def too_many(wrong: int, cases: int, alpha: float) -> float:
-    """The p-value of so many false claims where each may be false with probability alpha."""
-    return float(binomtest(wrong, cases, alpha, alternative="greater").pvalue)
-
-
 # A classifier that breaks its claim exactly at R = 0.25, r = 0.5; the claim is the first row of an outlook.
 WORST: dict[str, tuple[Staircase, Rule, list[int]]] = {
     "half-space": (two_labels(0.5), TopK(1, 1), [0]),
@@ -198,16 +191,3 @@ def test_stopped_images() -> None:
         wrong += bool(np.any((claims >= breaks) & np.isfinite(breaks)))
     assert len(ends) > 3
     assert too_many(wrong, len(models), alpha) > 1e-4
-
-
-def test_extended_votes() -> None:
-    """More draws never take a claim back, from one number of draws at which bets are chosen again to the next."""
-    votes, labels = votes_and_labels(np.random.default_rng(10), 12, [500])
-    options = {"rule": TopK(3, 2), "num_labels": 10, "sigma": 0.5, "alpha": 0.05, "method": "betting"}
-    rows = [
-        [claim.true for claim in certified_radii_batch([ranked[:n] for ranked in votes], labels, **options)]
-        for n in (100, 200, 500)
-    ]
-    for earlier, later in pairwise(rows):
-        assert all(np.all(b >= a) for a, b in zip(earlier, later, strict=True))
-    assert any(np.any(b > a) for a, b in zip(rows[0], rows[-1], strict=True))

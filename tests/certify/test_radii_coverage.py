@@ -5,8 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
-from scipy.stats import binomtest
-from tests.certify.cases import Bands
+from tests.certify.cases import Bands, too_many
 
 from multiguard.certify import Threshold, TopK, certified_radii_batch, exact_radii, label_radii
 from multiguard.certify.joint import _ceiling_levels
@@ -15,11 +14,6 @@ ALPHA = 0.2
 LABELS = 6
 THRESHOLD = 0.4
 RULE = Threshold(THRESHOLD)
-
-
-def too_many(wrong: int, cases: int, alpha: float = ALPHA) -> float:
-    """The p-value of so many false claims where each may be false with probability alpha."""
-    return float(binomtest(wrong, cases, alpha, alternative="greater").pvalue)
 
 
 # ------------------------------------------------------------------------------------------------ thresholds
@@ -55,7 +49,7 @@ def test_false_sets(bands, method: str) -> None:
     _, hits, labels, _ = zip(*bands, strict=True)
     options = {"num_labels": LABELS, "sigma": 0.5, "alpha": ALPHA, "method": method}
     claims = certified_radii_batch(hits, labels, RULE, **options)
-    assert too_many(false_claims(bands, claims), len(bands)) > 1e-4
+    assert too_many(false_claims(bands, claims), len(bands), ALPHA) > 1e-4
 
 
 def test_false_sets_without_bounds(bands) -> None:
@@ -66,7 +60,7 @@ def test_false_sets_without_bounds(bands) -> None:
             sets, counts = np.unique(hits, axis=0, return_counts=True)
             yield exact_radii(sets, counts / counts.sum(), labels, Threshold(THRESHOLD), sigma=0.5)
 
-    assert too_many(false_claims(bands[:250], claims()), 250) < 1e-6
+    assert too_many(false_claims(bands[:250], claims()), 250, ALPHA) < 1e-6
 
 
 @pytest.mark.parametrize("method", ["joint", "independent"])
@@ -102,14 +96,14 @@ def false_at_the_edge(votes, *, alpha: float, method: str) -> int:
 def test_spent_error(at_the_edge, method: str) -> None:
     """Where certificates are tight, the error is spent but not exceeded."""
     wrong = false_at_the_edge(at_the_edge, alpha=ALPHA, method=method)
-    assert too_many(wrong, len(at_the_edge)) > 1e-4
+    assert too_many(wrong, len(at_the_edge), ALPHA) > 1e-4
     assert wrong > 0.05 * len(at_the_edge)
 
 
 @pytest.mark.parametrize("method", ["joint", "independent"])
 def test_caught_error(at_the_edge, method: str) -> None:
     """Four times the error is caught."""
-    assert too_many(false_at_the_edge(at_the_edge, alpha=4 * ALPHA, method=method), len(at_the_edge)) < 1e-6
+    assert too_many(false_at_the_edge(at_the_edge, alpha=4 * ALPHA, method=method), len(at_the_edge), ALPHA) < 1e-6
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +124,7 @@ def claimed_where_nothing_holds(votes, method: str = "joint") -> int:
 def test_spent_error_of_all_labels(nothing_holds, method: str) -> None:
     """Where every label may fail, the error is spent but not exceeded."""
     wrong = claimed_where_nothing_holds(nothing_holds, method)
-    assert too_many(wrong, len(nothing_holds)) > 1e-4
+    assert too_many(wrong, len(nothing_holds), ALPHA) > 1e-4
     assert wrong > 0.1 * len(nothing_holds)
 
 
@@ -152,7 +146,7 @@ def undivided_singles(alpha: float, rivals: int, together: int):
 def test_caught_levels(nothing_holds, monkeypatch: pytest.MonkeyPatch, of: str, wrong_levels) -> None:
     """Levels that are not divided as they must be are caught."""
     monkeypatch.setattr(f"multiguard.certify.{of}", wrong_levels)
-    assert too_many(claimed_where_nothing_holds(nothing_holds), len(nothing_holds)) < 1e-6
+    assert too_many(claimed_where_nothing_holds(nothing_holds), len(nothing_holds), ALPHA) < 1e-6
 
 
 def test_strictest_ceiling() -> None:
@@ -173,18 +167,11 @@ def test_single_labels(at_the_edge) -> None:
     """The claim on a label alone spends its error, and no more."""
     options = {"num_labels": 2, "sigma": 0.5, "alpha": ALPHA}
     wrong = sum(label_radii(hits, [0], RULE, **options)[0] >= 0.4 for hits in at_the_edge[:1500])
-    assert too_many(int(wrong), 1500) > 1e-4
+    assert too_many(int(wrong), 1500, ALPHA) > 1e-4
     assert wrong > 0.1 * 1500
 
 
 # -------------------------------------------------------------------------------------- without ground truth
-
-
-def certify_top_k(pilot: list[np.ndarray], fresh: list[np.ndarray], k: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The k labels most hit in the pilot votes, and the radii that the fresh votes prove for them."""
-    chosen = [np.argsort(-np.bincount(votes.ravel(), minlength=LABELS))[:k] for votes in pilot]
-    radii = certified_radii_batch(fresh, chosen, TopK(k, 1), num_labels=LABELS, sigma=0.5, alpha=ALPHA, method="joint")
-    return list(zip(chosen, radii, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -199,13 +186,15 @@ def near_ties():
     return models
 
 
-def false_sets(models, *, same: bool, k: int = 3, draws: int = 60) -> int:
+def false_sets(models, k: int = 3, draws: int = 60) -> int:
     """In how many cases a set chosen by pilot draws is claimed to keep what it truly does not keep."""
     rng = np.random.default_rng(5)
-    drawn = [[np.digitize(0.5 * rng.standard_normal(draws), m[1:-1])[:, None] for m in models] for _ in range(2)]
+    pilot, fresh = ([np.digitize(0.5 * rng.standard_normal(draws), m[1:-1])[:, None] for m in models] for _ in range(2))
+    sets = [np.argsort(-np.bincount(votes.ravel(), minlength=LABELS))[:k] for votes in pilot]
+    claims = certified_radii_batch(fresh, sets, TopK(k, 1), num_labels=LABELS, sigma=0.5, alpha=ALPHA, method="joint")
     wrong = 0
     shifts = np.linspace(0, 1.5, 120)
-    for ends, (chosen, radii) in zip(models, certify_top_k(drawn[0], drawn[0 if same else 1], k), strict=True):
+    for ends, chosen, radii in zip(models, sets, claims, strict=True):
         top = [np.argsort(-np.diff(ndtr((ends - s[:, None]) / 0.5)), axis=1)[:, :k] for s in (shifts, -shifts)]
         kept = np.minimum(*(np.isin(found, chosen).sum(axis=1) for found in top))
         wrong += any(np.any(kept[shifts <= radius] < e) for e, radius in enumerate(radii.true, start=1))
@@ -214,7 +203,7 @@ def false_sets(models, *, same: bool, k: int = 3, draws: int = 60) -> int:
 
 def test_chosen_sets(near_ties) -> None:
     """A set chosen by other draws is certified with the promised error."""
-    assert too_many(false_sets(near_ties, same=False), len(near_ties)) > 1e-4
+    assert too_many(false_sets(near_ties), len(near_ties), ALPHA) > 1e-4
 
 
 def test_sets_chosen_by_same_draws() -> None:
@@ -230,8 +219,8 @@ def test_sets_chosen_by_same_draws() -> None:
         )
         return sum(bool(radii.true[0] >= 0) for radii in proved)
 
-    assert too_many(false_claims(fresh), 600) > 1e-4
-    assert too_many(false_claims(pilots), 600) < 1e-6
+    assert too_many(false_claims(fresh), 600, ALPHA) > 1e-4
+    assert too_many(false_claims(pilots), 600, ALPHA) < 1e-6
 
 
 def test_chosen_threshold_sets(bands) -> None:
@@ -242,4 +231,4 @@ def test_chosen_threshold_sets(bands) -> None:
     chosen = [np.flatnonzero(hits.mean(axis=0) >= THRESHOLD) for hits in pilots]
     claims = certified_radii_batch(fresh, chosen, Threshold(THRESHOLD), num_labels=LABELS, sigma=0.5, alpha=ALPHA)
     truths = [m.breaks(L, THRESHOLD, furthest=2.0, steps=200) for m, L in zip(models, chosen, strict=True)]
-    assert too_many(sum(map(is_false, claims, truths)), 500) > 1e-4
+    assert too_many(sum(map(is_false, claims, truths)), 500, ALPHA) > 1e-4

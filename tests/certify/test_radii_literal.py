@@ -5,9 +5,10 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 from tests.certify import literal
-from tests.certify.cases import random_distribution, random_ranked
+from tests.certify.cases import random_distribution, random_ranked, random_sets
 
 from multiguard.certify import (
+    Threshold,
     TopK,
     certified_radii,
     certified_radii_batch,
@@ -138,22 +139,23 @@ def test_rival_layers(seed: int) -> None:
             assert np.all(np.array(literal.layer_counts(rows, [1] * 40, T, k_prime)) <= most)
 
 
-@pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia"])
+@pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia", "betting", "sets"])
 def test_batch(method: str) -> None:
-    """A batch is its images one by one."""
+    """A batch is its images one by one, with any number of draws and of labels."""
     rng = np.random.default_rng(8)
-    ranked = [random_ranked(rng, labels=15, depth=4, draws=int(rng.integers(50, 400)), spread=3.0) for _ in range(40)]
-    labels = [np.sort(rng.choice(15, int(rng.integers(0, 7)), replace=False)) for _ in ranked]
-    batch = certified_radii_batch(iter(ranked), iter(labels), TopK(4, 2), num_labels=15, sigma=0.3, method=method)
-    assert any(len(true) == 0 for true in labels)
-    for votes, true, radii in zip(ranked, labels, batch, strict=True):
-        if len(true) == 0:
+    counts = rng.integers(50, 400, 20).tolist()
+    rule, options = TopK(4, 2), {"num_labels": 15, "sigma": 0.3, "method": method}
+    votes = [random_ranked(rng, labels=15, depth=4, draws=n, spread=3.0) for n in counts]
+    if method == "sets":
+        votes, rule = [random_sets(rng, labels=15, draws=n, spread=1.5) for n in counts], Threshold(0.4)
+        options["method"] = "joint"
+    labels = [rng.choice(15, d % 7 if d < 19 else 15, replace=False) for d in range(20)]
+    batch = certified_radii_batch(iter(votes), iter(labels), rule, **options)
+    for rows, true, radii in zip(votes, labels, batch, strict=True):
+        if len(true) or method == "sets":
+            np.testing.assert_array_equal(radii.row, certified_radii(rows, true, rule, **options).row)
+        else:
             assert radii.true.shape == (0,)
-            continue
-        hits = hits_from_ranked(votes, k_prime=2, num_labels=15)
-        np.testing.assert_array_equal(
-            radii.true, certified_radii(hits, true, TopK(4, 2), sigma=0.3, method=method).true
-        )
 
 
 def test_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

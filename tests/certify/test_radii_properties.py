@@ -8,9 +8,19 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.certify.cases import random_ranked
 
-from multiguard.certify import TopK, certified_radii, certified_radii_batch, certified_size, hits_from_ranked
+from multiguard.certify import (
+    Gaussian,
+    Noise,
+    PixelAblation,
+    TopK,
+    certified_radii,
+    certified_radii_batch,
+    certified_size,
+    hits_from_ranked,
+)
 
 METHODS = ["joint", "paper", "independent", "jia"]
+NOISES = [Gaussian(0.5), PixelAblation(5, 60)]
 
 
 @st.composite
@@ -32,7 +42,7 @@ def votes(draw: st.DrawFn):
 
 
 def radii_of(case, **options):
-    return certified_radii_batch(**{"sigma": 0.5, "alpha": 0.01, **case, **options})[0].true
+    return certified_radii_batch(**{"noise": Gaussian(0.5), "alpha": 0.01, **case, **options})[0].true
 
 
 @settings(max_examples=60, deadline=None)
@@ -49,10 +59,11 @@ def test_shape_and_order(case, method: str) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(votes(), st.sampled_from(METHODS), st.floats(1e-9, 0.4), st.floats(1.01, 2.4))
-def test_larger_alpha(case, method: str, alpha: float, factor: float) -> None:
+@given(votes(), st.sampled_from(METHODS), st.sampled_from(NOISES), st.floats(1e-9, 0.4), st.floats(1.01, 2.4))
+def test_larger_alpha(case, method: str, noise: Noise, alpha: float, factor: float) -> None:
     """More alpha never proves less."""
-    assert np.all(radii_of(case, method=method, alpha=alpha) <= radii_of(case, method=method, alpha=alpha * factor))
+    fewer, more = (radii_of(case, method=method, noise=noise, alpha=each) for each in (alpha, alpha * factor))
+    assert np.all(fewer <= more)
 
 
 @settings(max_examples=40, deadline=None)
@@ -73,7 +84,9 @@ def test_larger_k(case) -> None:
 def test_sigma(case, method: str, sigma: float) -> None:
     """Radii scale with sigma."""
     np.testing.assert_allclose(
-        radii_of(case, method=method, sigma=sigma), sigma * radii_of(case, method=method, sigma=1.0), rtol=1e-12
+        radii_of(case, method=method, noise=Gaussian(sigma)),
+        sigma * radii_of(case, method=method, noise=Gaussian(1.0)),
+        rtol=1e-12,
     )
 
 

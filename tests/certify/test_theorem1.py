@@ -57,7 +57,7 @@ def test_certain_sizes() -> None:
     hits = hits_from_ranked(
         random_ranked(np.random.default_rng(0), labels=5, depth=2, draws=50, spread=1.0), k_prime=2, num_labels=5
     )
-    for method in ("joint", "paper", "independent"):
+    for method in ("joint", "paper", "independent", "coupled", "betting"):
         radii = certified_radii(hits, [0, 1, 2], TopK(4, 2), sigma=0.5, method=method).true
         assert np.all(np.isposinf(radii[:2]))
         assert not np.isposinf(radii[2])

@@ -1,4 +1,4 @@
-"""K against loops over all pairs, its bets against 40 digits, and what bets may depend on."""
+"""K against loops over all pairs, its bets against 40 digits and linear programmes, and what bets may depend on."""
 
 from fractions import Fraction
 from math import exp
@@ -6,6 +6,7 @@ from math import exp
 import mpmath as mp
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 from scipy.special import ndtr
 from tests.certify.cases import random_ranked
 from tests.certify.literal_wealth import Heard, excess, literal_wealth, overhear
@@ -15,9 +16,11 @@ from multiguard.certify.bets import Game, ladders, payoffs, stakes
 from multiguard.certify.betting import betting_radii, ceilings, floors, top_k_sizes
 from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.draws import Draws, read_draws
-from multiguard.certify.layers import GAUSSIAN_SHIFT
+from multiguard.certify.layers import GAUSSIAN_SHIFT, PROBABILITY_SHIFT, Shift
 from multiguard.certify.wealth import ANYTIME, Course, fixed_course
 
+GAMES = [Game(2, 3, 3), Game(1, 1, 1), Game(3, 0, 3, 0.3), Game(0, 4, 4, 0.6)]
+FAR = np.array([0.0, 0.04, 0.15, 0.3, 0.5])  # the r of noises that move probabilities
 RADII = np.array([0.0, 0.1, 0.42, 0.9, 1.6])
 DRAWS = 260
 COURSES = {"anytime": ANYTIME, "fixed": fixed_course(DRAWS)}
@@ -25,49 +28,54 @@ COURSES = {"anytime": ANYTIME, "fixed": fixed_course(DRAWS)}
 SHAPES = [(1, 1, 1, 1), (1, 2, 2, 2), (2, 1, 3, 2), (2, 2, 2, 3), (3, 3, 4, 3), (3, 2, 3, 4), (4, 1, 3, 1)]
 
 
-def top_k_draws(rng: np.random.Generator, k_prime: int, d: int, draws: int = DRAWS) -> Draws:
-    ranked = random_ranked(rng, labels=d + 5, depth=k_prime, draws=draws, spread=1.5)
+def top_k_draws(rng: np.random.Generator, k_prime: int, d: int, spread: float = 1.5) -> Draws:
+    ranked = random_ranked(rng, labels=d + 5, depth=k_prime, draws=DRAWS, spread=spread)
     likely = np.argsort(-np.bincount(ranked.ravel(), minlength=d + 5))
     return read_draws(ranked, likely[:d], TopK(3, k_prime), d + 5)
 
 
-def set_draws(rng: np.random.Generator, draws: int = DRAWS) -> Draws:
-    return read_draws(rng.random((draws, 6)) < [0.9, 0.8, 0.7, 0.2, 0.1, 0.05], [0, 1, 2], Threshold(0.4), 6)
-
-
-def cases():
+def cases(shift: Shift = GAUSSIAN_SHIFT):
     """Draws, game and claim of each kind."""
     rng = np.random.default_rng(1)
     for k_prime, out, into, d in SHAPES:
-        game = Game(min(k_prime, d), min(k_prime, into), k_prime)
-        yield top_k_draws(rng, k_prime, d), game, Claim(out, into, 3.0)
-    yield set_draws(rng), Game(3, 0, 3, 0.4), Claim(2, 0, 3.0)
-    yield set_draws(rng), Game(0, 3, 3, 0.4), Claim(0, 2, 3.0)
+        game = Game(min(k_prime, d), min(k_prime, into), k_prime, shift=shift)
+        yield top_k_draws(rng, k_prime, d, 1.5 if shift is GAUSSIAN_SHIFT else 4.0), game, Claim(out, into, 3.0)
+    sets = read_draws(rng.random((DRAWS, 6)) < [0.9, 0.8, 0.7, 0.2, 0.1, 0.05], [0, 1, 2], Threshold(0.4), 6)
+    yield sets, Game(3, 0, 3, 0.4, shift), Claim(2, 0, 3.0)
+    yield sets, Game(0, 3, 3, 0.4, shift), Claim(0, 2, 3.0)
+
+
+def game_id(game: Game) -> str:
+    """The numbers of a game; no address in memory, which differs from process to process."""
+    return f"{game.most_in}-{game.most_out}-{game.most_hits}-{game.threshold}"
+
+
+def case_id(case) -> str:
+    return f"{game_id(case[1])} {case[2]} {type(case[1].shift).__name__}"
+
+
+by_kind = pytest.mark.parametrize("case", list(cases()), ids=case_id)
+by_variation = pytest.mark.parametrize("case", list(cases(PROBABILITY_SHIFT)), ids=case_id)
 
 
 def bets_of(
-    patch: pytest.MonkeyPatch, draws: Draws, game: Game, claim: Claim, course: Course
+    patch: pytest.MonkeyPatch, draws: Draws, game: Game, claim: Claim, course: Course = ANYTIME
 ) -> tuple[np.ndarray, list[Heard], np.ndarray]:
-    """log K at RADII, the bets of every block, and the sets U."""
-    with overhear(patch, RADII) as heard:
-        fast = wealth.wealth(draws, game, [claim], RADII, course)[0]
+    """log K at each r, the bets of every block, and the sets U."""
+    radii = RADII if game.shift is GAUSSIAN_SHIFT else FAR
+    with overhear(patch, radii) as heard:
+        fast = wealth.wealth(draws, game, [claim], radii, course)[0]
     first, planned, last = course.blocks(draws.count)[0]
     return fast, heard, wealth._sets(Block(draws, (first, last), planned, game, [claim]), claim)
 
 
 @pytest.mark.parametrize("course", COURSES)
-def case_id(case):
-    """The numbers of a case; no address in memory, which differs from process to process."""
-    game, claim = case[1], case[2]
-    return f"{game.most_in}-{game.most_out}-{game.most_hits}-{game.threshold} {claim}"
-
-
-@pytest.mark.parametrize("case", list(cases()), ids=case_id)
+@pytest.mark.parametrize("case", [*cases(), *cases(PROBABILITY_SHIFT)], ids=case_id)
 def test_literal(case, course: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound is never above the K of any pair, in any step and in total, and often it is near the least."""
     draws, game, claim = case
     fast, heard, outs = bets_of(monkeypatch, draws, game, claim, COURSES[course])
-    slow = np.array([literal_wealth(draws, claim, heard, outs, at) for at in range(len(RADII))])
+    slow = np.array([literal_wealth(draws, claim, heard, outs, at) for at in range(len(fast))])
     assert np.all(fast <= slow + 1e-9)
     assert np.all(fast >= 0.5 * slow - 3)
     assert fast[0] > 0
@@ -78,19 +86,19 @@ def test_literal_many_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     for room in (wealth, blocks):
         monkeypatch.setattr(room, "MOST_SUBSET_LABELS", 2)
     draws, game, claim = top_k_draws(np.random.default_rng(8), 2, 4), Game(1, 2, 2), Claim(3, 2, 2.0)
-    fast, heard, outs = bets_of(monkeypatch, draws, game, claim, ANYTIME)
+    fast, heard, outs = bets_of(monkeypatch, draws, game, claim)
     assert len(outs) == 2
     slow = [literal_wealth(draws, claim, heard, outs, at) for at in range(len(RADII))]
     assert np.all(fast <= np.array(slow) + 1e-9)
 
 
-@pytest.mark.parametrize("case", list(cases()), ids=case_id)
+@by_kind
 def test_mean_payoff(case, monkeypatch: pytest.MonkeyPatch) -> None:
     """No executed bet has a mean above 1 on any law that leaves the pair broken: in 40 digits, from its payoffs."""
     draws, game, claim = case
     mp.mp.dps = 40
     checked = 0
-    for block in bets_of(monkeypatch, draws, game, claim, ANYTIME)[1]:
+    for block in bets_of(monkeypatch, draws, game, claim)[1]:
         for at in range(1, len(RADII)):
             if block.pair[0, at] >= 0:
                 table = block.table(len(block.logs) // 2, 0, at)
@@ -105,7 +113,7 @@ def test_mean_payoff_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     draws, game, claim = next(iter(cases()))
     mp.mp.dps = 40
     monkeypatch.setattr(wealth, "payoffs", lambda *given: payoffs(*given) + 1e-5)
-    heard = bets_of(monkeypatch, draws, game, claim, ANYTIME)[1]
+    heard = bets_of(monkeypatch, draws, game, claim)[1]
     block = next(block for block in heard if block.pair[0, 1] >= 0 and block.r[block.pair[0, 1]] == RADII[1])
     assert excess(game, 1, 1, block.table(0, 0, 1), float(RADII[1])) > 0
 
@@ -220,20 +228,6 @@ def test_earlier_draws(course: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert compared >= 4
 
 
-def test_later_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """K of the first draws is the same whatever comes after them, and nothing before the first cut is bet on."""
-    rng, game, claim = np.random.default_rng(3), Game(2, 2, 3), Claim(1, 2, 3.0)
-    ranked = random_ranked(rng, labels=7, depth=3, draws=700, spread=1.5)
-    labels = np.argsort(-np.bincount(ranked.ravel(), minlength=7))[:2]
-    whole = read_draws(ranked, labels, TopK(3, 3), 7)
-    for last in (100, 200, 500):
-        short = bets_of(monkeypatch, read_draws(ranked[:last], labels, TopK(3, 3), 7), game, claim, ANYTIME)[1]
-        for early, late in zip(short, bets_of(monkeypatch, whole, game, claim, ANYTIME)[1], strict=False):
-            np.testing.assert_allclose(early.gained, late.gained, rtol=1e-12, atol=1e-12)
-    few = read_draws(ranked[:30], labels, TopK(3, 3), 7)
-    assert np.all(wealth.wealth(few, game, [claim], RADII) == 0)
-
-
 def most_mean_where_broken(game: Game, u: int, v: int, r: float, rng: np.random.Generator) -> float:
     """The largest mean of h(W) - b0 over random laws that just break (C = 0), for random scores, scaled."""
     ladder = ladders(game, (u,), (v,))
@@ -250,7 +244,7 @@ def most_mean_where_broken(game: Game, u: int, v: int, r: float, rng: np.random.
     return float(means.max() / np.abs(x).max())
 
 
-@pytest.mark.parametrize("game", [Game(2, 3, 3), Game(1, 1, 1), Game(3, 0, 3, 0.3), Game(0, 4, 4, 0.6)])
+@pytest.mark.parametrize("game", GAMES, ids=game_id)
 def test_mean_payoff_of_random_laws(game: Game) -> None:
     """No law that breaks gives a bet a mean payoff above 1."""
     rng = np.random.default_rng(5)
@@ -345,3 +339,76 @@ def test_division_of_alpha(course: Course) -> None:
         assert sum(parts[0]) <= 0.01 * (1 + 1e-12)
         divisions.add(parts[0])
     assert len(divisions) > 1
+
+
+def most_mean(game: Game, u: int, v: int, logs: np.ndarray, far: float) -> float:
+    """The largest mean of the executed payoff over all laws of W with C <= 0 at D: a linear programme.
+
+    Args:
+        game: The values of W.
+        u: The number of labels in S.
+        v: The number of labels in T.
+        logs: (a, b) log g as executed.
+        far: D.
+    """
+    a, b = (each.tolist() for each in game.cells())
+    worth = {}
+    for x, y in zip(a, b, strict=True):
+        if x <= u and y <= v:
+            t = game.threshold
+            value = x / u - y / v if t is None else x / u - t if game.most_in else t - y / v
+            worth[round(value, 12)] = np.exp(logs[x, y])
+    values = np.array(sorted(worth))
+    count = len(values)
+    # The law, then for each value but the least what is left of {W >= value}: at least P - D, and at least 0.
+    tails = np.triu(np.ones((count, count)))[1:]
+    left = np.concatenate([tails, -np.eye(count - 1)], axis=1)
+    mean = np.concatenate([np.zeros(count), np.diff(values)])[None]
+    solved = linprog(
+        -np.concatenate([[worth[w] for w in values], np.zeros(count - 1)]),
+        A_ub=np.concatenate([left, mean]),
+        b_ub=np.concatenate([np.full(count - 1, far), [-values[0]]]),
+        A_eq=np.concatenate([np.ones(count), np.zeros(count - 1)])[None],
+        b_eq=[1.0],
+    )
+    return float(-solved.fun)
+
+
+def means(case, patch: pytest.MonkeyPatch) -> list[float]:
+    """The largest mean of every bet, where the pair is broken at the D that it is made for."""
+    draws, game, claim = case
+    found = []
+    for block in bets_of(patch, draws, game, claim)[1]:
+        for at in np.flatnonzero(block.pair[0] >= 0):
+            table = block.table(0, 0, at)
+            if np.any(table):
+                sizes = max(1, len(block.subset(0))), max(1, block.v(0))
+                found.append(most_mean(game, *sizes, table, float(FAR[at])))
+    return found
+
+
+@pytest.mark.parametrize("game", GAMES, ids=game_id)
+def test_mean_payoff_of_random_scores(game: Game) -> None:
+    """A bet on any scores, near D or not, has no mean above 1; the worst law has nearly 1 for many of them."""
+    rng, u, v = np.random.default_rng(5), max(1, game.most_in), max(1, game.most_out)
+    ladder, (a, b) = ladders(game, (u if game.most_in else 0,), (v,)), game.cells()
+    found = []
+    for far in (0.0, 0.02, 0.3, 0.3, 0.3, 0.8):
+        near = rng.choice([far, 1.0], (1, ladder.gaps.shape[1]))
+        scores = -np.sort(-1.3 * near * rng.random(near.shape))
+        x = payoffs(scores, ladder.gaps, ladder.least, np.array([far]), PROBABILITY_SHIFT)[0]
+        logs = np.zeros((game.most_in + 1, game.most_out + 1))
+        logs[a[ladder.order[0]], b[ladder.order[0]]] = np.log1p(0.9 / -x[0] * x)
+        found.append(most_mean(game, u, v, logs, far))
+    assert max(found) <= 1 + 1e-7
+    assert max(found) > 1 - 1e-3
+
+
+@by_variation
+def test_mean_payoff_of_variation(case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No executed bet has a mean above 1 on any law that leaves the pair broken; a b0 that is too small is caught."""
+    fair = means(case, monkeypatch)
+    assert len(fair) > 3
+    assert max(fair) <= 1 + 1e-7
+    monkeypatch.setattr(wealth, "payoffs", lambda *given: payoffs(*given) + 1e-3)
+    assert max(means(case, monkeypatch)) > 1 + 1e-6

@@ -44,8 +44,8 @@ _MOST_EVENTS = 10**80
 SINGLES_IN = 0.9
 
 
-# Levels that together spend one alpha: those of the bounds on subsets of 1, 2, ..., `out` labels of one U; and, with too
-# many labels for subsets, those of each of `out` labels and of each layer of L.
+# Levels that together spend one alpha: those of the bounds on subsets of 1, 2, ..., `out` labels of one U; and where
+# there are too many labels for subsets, those of each of `out` labels and of each layer of L.
 Spending = tuple[Callable[[int], Floats], Callable[[int, int], tuple[float, float]]]
 
 
