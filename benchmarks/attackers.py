@@ -30,7 +30,7 @@ from multiguard.evaluate import Scores, attack_curves, method_curve, read_attack
 from multiguard.evaluate.scores import Averaging
 from multiguard.io.rounding import down_to_digits, percent_value, plain
 from multiguard.report import canvas
-from multiguard.report.attack_figure import verdict
+from multiguard.report.words import verdict
 from multiguard.votes import Votes, read_votes
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from tests.evaluate.attack_cases import threshold_attacks, top_k_attacks
 
 from multiguard.evaluate import attack_curves
 from multiguard.report import draw_attack, write_attack_table
-from multiguard.report.attack_figure import attack_figure, verdict
 from multiguard.report.canvas import fixed_style
+from multiguard.report.figures import attack_figure
+from multiguard.report.words import verdict
 
 
 def test_verdict():
@@ -41,10 +42,10 @@ def test_verdict_of_flat_gradients():
 @pytest.mark.parametrize("case", [top_k_attacks, threshold_attacks])
 def test_figure_files(case, tmp_path):
     """The figure comes in three formats, the same bytes each time."""
-    first = draw_attack(case(), tmp_path / "a", dpi=40)
+    first = draw_attack(case(), tmp_path / "a")
     assert [path.name for path in first] == ["attack.png", "attack.svg", "attack.pdf"]
     if case is top_k_attacks:
-        again = draw_attack(case(), tmp_path / "b", dpi=40)
+        again = draw_attack(case(), tmp_path / "b")
         assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
 
 

@@ -45,7 +45,7 @@ def test_formats_and_bytes(tmp_path: Path) -> None:
 
 def test_figures_of_each_kind(study: Study, threshold: Study, unlabelled: Study, tmp_path: Path, monkeypatch) -> None:
     """What has data is drawn, in the formats given."""
-    monkeypatch.setattr("multiguard.report.canvas._write", lambda figure, kind, dpi, file: file.write(kind.encode()))
+    monkeypatch.setattr("multiguard.report.canvas._write", lambda figure, kind, file: file.write(kind.encode()))
     paths = draw_figures(study, tmp_path / "a", formats=["png"])
     assert [path.name for path in paths] == [f"{name}.png" for name in NAMES]
     assert {path.read_bytes() for path in paths} == {b"png"}
@@ -175,15 +175,15 @@ def test_hostile_names(hostile_study: Study, tmp_path: Path) -> None:
 
 
 def test_any_script(tmp_path: Path, capfd, caplog) -> None:
-    """Labels in any script are drawn without a warning, in every format and the resolution given."""
+    """Labels in any script are drawn without a warning, in every format."""
     scripts = ("犬", "собака", "강아지", "いぬ", "كلب", "कुत्ता", "🐕", "\U0010fffd")
     names = (*scripts, *(f"label {i}" for i in range(len(scripts), LABELS)))
     study = Study(make_run(tmp_path / "run", label_names=names))
     with warnings.catch_warnings(record=True) as messages:
         warnings.simplefilter("always")
-        paths = draw_figures(study, tmp_path / "figures", dpi=30)
+        paths = draw_figures(study, tmp_path / "figures")
     with Image.open(paths[0]) as image:
-        assert image.width == pytest.approx(30 * 10.6, abs=1)
+        assert image.width == pytest.approx(200 * 10.6, abs=1)
     assert [str(message.message) for message in messages] == []
     assert (capfd.readouterr().err, caplog.text) == ("", "")
 

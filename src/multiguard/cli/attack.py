@@ -80,7 +80,7 @@ def _model(given: dict[str, Any]) -> ModelConfig | None:
 def _show(attacks: "Attacks") -> None:
     """The averages, and whether a certificate was broken."""
     from multiguard.cli.score_table import show_attack_curves
-    from multiguard.report.attack_figure import attack_words, verdict
+    from multiguard.report.words import attack_words, verdict
 
     console = PlainConsole()
     console.print(attack_words(attacks))

@@ -121,7 +121,7 @@ class Results:
             averaging: As in `recall`.
             style: What matplotlib's `Axes.step` takes, such as color or label.
         """
-        from multiguard.report.score_axes import draw_scores
+        from multiguard.report.figures import draw_scores
 
         chosen = [self._method(method) for method in methods or self.certificates.methods]
         return draw_scores(self, ax, score, chosen, averaging, style)

@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING
 from multiguard.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from multiguard.report.attack_figure import draw_attack, write_attack_table
     from multiguard.report.compare import Leaderboard, compare_runs, write_comparison
     from multiguard.report.config import ReportConfig
-    from multiguard.report.figures import draw_figures
+    from multiguard.report.figures import draw_attack, draw_figures
     from multiguard.report.outputs import commands_of, report, report_files
     from multiguard.report.page import write_page
     from multiguard.report.study import Study
-    from multiguard.report.tables import write_tables
+    from multiguard.report.tables import write_attack_table, write_tables
 
 __all__ = [
     "Leaderboard",
@@ -33,13 +32,12 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "attack_figure": ["draw_attack", "write_attack_table"],
         "compare": ["Leaderboard", "compare_runs", "write_comparison"],
         "config": ["ReportConfig"],
-        "figures": ["draw_figures"],
+        "figures": ["draw_attack", "draw_figures"],
         "outputs": ["commands_of", "report", "report_files"],
         "page": ["write_page"],
         "study": ["Study"],
-        "tables": ["write_tables"],
+        "tables": ["write_attack_table", "write_tables"],
     },
 )

@@ -18,7 +18,7 @@ Values = Floats | Sequence[float]
 Dash = tuple[int, ...]
 Format = Literal["png", "svg", "pdf"]
 FORMATS: tuple[Format, ...] = ("png", "svg", "pdf")
-DPI = 200
+_DPI = 200
 INK, QUIET, RULE = "#1a1a1a", "#5c5c5c", "#d9d9d9"
 _WIDTH = 10.6
 _TITLE_HEIGHT, _LINE_HEIGHT, _LEGEND_HEIGHT = 0.46, 0.16, 0.2  # of the heading, in inches
@@ -117,23 +117,23 @@ def style_axes(axes: "Axes", title: str, *, x: str, y: str) -> None:
     axes.tick_params(length=3)
 
 
-def save(figure: "Figure", folder: Path, name: str, formats: Sequence[Format], dpi: float = DPI) -> list[Path]:
+def save(figure: "Figure", folder: Path, name: str, formats: Sequence[Format]) -> list[Path]:
     """Lay the figure out once, then draw it once for each format; the same figure gives the same bytes."""
     if (layout := figure.get_layout_engine()) is not None:
         layout.execute(figure)
         figure.set_layout_engine("none")
     for kind in formats:
-        write_atomically(folder / f"{name}.{kind}", partial(_write, figure, kind, dpi))
+        write_atomically(folder / f"{name}.{kind}", partial(_write, figure, kind))
     return [folder / f"{name}.{kind}" for kind in formats]
 
 
-def _write(figure: "Figure", kind: Format, dpi: float, file: IO[bytes]) -> None:
+def _write(figure: "Figure", kind: Format, file: IO[bytes]) -> None:
     """Print through the format's own canvas: `savefig` would draw everything twice."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_pdf import FigureCanvasPdf
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    figure.set_dpi(dpi)
+    figure.set_dpi(_DPI)
     canvases: dict[Format, Any] = {"png": FigureCanvasAgg, "svg": FigureCanvasSVG, "pdf": FigureCanvasPdf}
     getattr(canvases[kind](figure), f"print_{kind}")(file, metadata=_METADATA[kind])
 

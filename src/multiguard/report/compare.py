@@ -33,8 +33,7 @@ from multiguard.io.rounding import plain
 from multiguard.io.short_repr import short_repr
 from multiguard.report.config import ReportConfig
 from multiguard.report.families import METHOD_NAMES, Family, Line, Measure, rule_measures
-from multiguard.report.page_data import family_data
-from multiguard.report.single_file import render_page, write_text
+from multiguard.report.page import family_data, render_page, write_text
 from multiguard.report.study import true_labels
 from multiguard.report.words import config_words, dataset_title
 
@@ -102,16 +101,16 @@ class Leaderboard:
         return next(each for each in self.contenders if each.differences is None)
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
+    def measures(self) -> list[Measure]:
         """The scores that every rule has, recall first; without true labels, how many predicted labels stay."""
-        measures = rule_measures("top-k", labelled=self.baseline.certificates.labelled)
-        return tuple(sorted(measures, key=lambda measure: measure.key != "recall"))
+        return self.family.recall_first
 
     @property
     def family(self) -> Family:
         """The curves of all contenders."""
         lines = [Line(each.name, each.name, each.curves, each is self.baseline) for each in self.contenders]
-        return Family("runs", "run", "", "\n".join(self.notes), self.measures, tuple(lines))
+        measures = rule_measures("top-k", labelled=self.baseline.certificates.labelled)
+        return Family("runs", "run", "", "\n".join(self.notes), measures, tuple(lines))
 
     def difference(self, each: Contender, measure: Measure, index: int) -> tuple[float, float, float] | None:
         """The mean difference to the baseline at a radius of the curves, with its low and high end; None for itself."""
@@ -235,8 +234,6 @@ def _render(board: Leaderboard) -> str:
         level=board.level,
         measures=board.measures,
         noise=noise,
-        dial_words=noise.dial,
-        unit_words=noise.unit_words,
         grid=family.radius,
         start=start,
         last=len(family.radius) - 1,

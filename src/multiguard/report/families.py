@@ -118,6 +118,11 @@ class Family:
         return next((line for line in self.lines if line.is_base), self.lines[0])
 
     @property
+    def recall_first(self) -> list[Measure]:
+        """Its scores, the one of the headline first."""
+        return sorted(self.measures, key=lambda measure: measure.key != "recall")
+
+    @property
     def radius(self) -> Floats:
         """(radii,), shared by all lines."""
         return self.lines[0].curves["mean"].scores.radius

@@ -1,32 +1,51 @@
-"""The paper's figures: certified scores against the radius, how often labels are certified, and adaptive draws."""
+"""The figures: certified scores against the radius, how often labels are certified, adaptive draws, and attacks."""
 
+import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from multiguard.certify import Method
+from multiguard.certify.arrays import Floats
+from multiguard.evaluate import AttackCurve, Attacks, Averaging, Certificates, Results, attack_curves
+from multiguard.evaluate.attack_outcomes import BEST
 from multiguard.io.files import require_folder
 from multiguard.io.rounding import plain, plain_percent
 from multiguard.report import canvas
-from multiguard.report.canvas import DPI, FORMATS, Format, Stroke, drawable
+from multiguard.report.canvas import FORMATS, Format, Stroke, distinct_strokes, drawable
 from multiguard.report.families import Family, Line, Measure
 from multiguard.report.study import Study, round_radii
-from multiguard.report.words import config_words, curve_left_out, failure_words, mean_draws
+from multiguard.report.words import (
+    ATTACK_NAMES,
+    attack_words,
+    config_words,
+    curve_left_out,
+    failure_words,
+    mean_draws,
+    sentence,
+    verdict,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_CURVES_HEIGHT, _DRAWS_HEIGHT = 2.75, 2.6
+_CURVES_HEIGHT, _DRAWS_HEIGHT, _ATTACK_HEIGHT = 2.75, 2.6, 3.1
 _MOST_LABELS = 40
 _LABEL_HALVES = (0, 1, 2, 4)
 # One bar inside the other: the largest radius is the thinnest and darkest, so that a grey print tells them apart.
 _BAR_GREYS = ("#d5dfe8", "#93b5cf", "#3f82b0", "#0c3b5e")
 _BAR_HEIGHTS = (0.82, 0.62, 0.42, 0.22)
+_MOST_STEPS = 2000
+_SCORE_AXIS = {"recall": "certified recall", "precision": "certified precision", "f1": "certified F1"}
+_UNKNOWN, _IMPOSSIBLE = "#e9e4d8", "#dce8f1"
+_MARGIN, _POINTS, _CHARACTERS_PER_LINE = 1.07, 400, 180  # of the figure of an attack
 
 
-def draw_figures(study: Study, folder: Path, *, formats: Sequence[Format] = FORMATS, dpi: float = DPI) -> list[Path]:
+def draw_figures(study: Study, folder: Path, *, formats: Sequence[Format] = FORMATS) -> list[Path]:
     """Every figure that has data, in each format; the same study gives the same bytes.
 
     Scores are means over images; what a figure leaves out is in its subtitle. There is one figure per family of
@@ -36,7 +55,6 @@ def draw_figures(study: Study, folder: Path, *, formats: Sequence[Format] = FORM
         study: What to draw.
         folder: Where to write; created if missing.
         formats: The formats to write.
-        dpi: The resolution of PNG files.
 
     Returns:
         The files, figure by figure.
@@ -50,11 +68,71 @@ def draw_figures(study: Study, folder: Path, *, formats: Sequence[Format] = FORM
     paths: list[Path] = []
     with canvas.fixed_style():
         for family in study.families:
-            paths += canvas.save(family_figure(study, family), folder, family.key, formats, dpi)
-        paths += canvas.save(label_figure(study), folder, "labels", formats, dpi)
+            paths += canvas.save(family_figure(study, family), folder, family.key, formats)
+        paths += canvas.save(label_figure(study), folder, "labels", formats)
         if study.stops:
-            paths += canvas.save(draws_figure(study), folder, "draws", formats, dpi)
+            paths += canvas.save(draws_figure(study), folder, "draws", formats)
     return paths
+
+
+def draw_attack(attacks: Attacks, folder: Path, *, formats: Sequence[Format] = FORMATS) -> list[Path]:
+    """The figure `attack` in each format; the same attacks give the same bytes.
+
+    Averages over images first: what is certified, what each attack reached, and shaded between the certificate and
+    the best attack what is unknown. Then every certified radius against the smallest radius at which an attack
+    succeeded against it: a sound certificate has no point below the diagonal.
+
+    Args:
+        attacks: What attacks reached.
+        folder: Where to write; created if missing.
+        formats: The formats to write.
+
+    Example:
+        >>> attacks = read_attacks(attack).attacks  # a folder written by `multiguard attack`
+        >>> [path.name for path in draw_attack(attacks, out, formats=["svg"])]
+        ['attack.svg']
+    """
+    require_folder(folder)
+    with canvas.fixed_style():
+        return canvas.save(attack_figure(attacks), folder, "attack", formats)
+
+
+def draw_scores(
+    results: Results,
+    axes: "Axes | None",
+    score: str,
+    methods: Sequence[Method],
+    averaging: Averaging,
+    style: dict[str, Any],
+) -> "Axes":
+    """Draw one line per method; the arguments are those of `Results.plot`."""
+    if axes is None:
+        from matplotlib import pyplot
+
+        _, axes = pyplot.subplots()
+    last = float(results.curves[0].scores.radius[-1])
+    for method in methods:
+        radius = step_radii(results.certificates, method, last)
+        values = getattr(results.curve(radius, method=method, averaging=averaging).scores, score)
+        # A score holds up to and including its radius: beyond the radius before it, the value of the next one counts.
+        axes.step(radius, values, where="pre", **{"label": method, **style})
+    axes.set(xlabel=results.certificates.noise.axis_label, ylabel=_SCORE_AXIS[score], ylim=(0, 1.02), xlim=(0, None))
+    axes.legend()
+    return axes
+
+
+def step_radii(certificates: Certificates, method: Method, last: float) -> Floats:
+    """0, every radius at which a score of this method falls, and `last` if that is more; a grid if they are too many.
+
+    Between two radii of a grid the value of the larger one is drawn, so that no step is drawn too high.
+    """
+    false = [] if certificates.false_radii is None else [certificates.false_radii[method].values]
+    falls: Floats = np.unique(np.concatenate([[0.0, last], certificates.radii[method].values, *false]))
+    falls = falls[np.isfinite(falls) & (falls >= 0)]
+    if len(falls) <= _MOST_STEPS:
+        return falls
+    grid = np.linspace(0.0, falls[-1], _MOST_STEPS)
+    return np.unique(np.floor(grid)) if certificates.noise.whole else grid
 
 
 def family_figure(study: Study, family: Family) -> "Figure":
@@ -150,3 +228,76 @@ def draws_figure(study: Study) -> "Figure":
     canvas.style_axes(axes, "", x="draws after which an image stopped", y="images")
     axes.margins(y=0.14)
     return figure
+
+
+def attack_figure(attacks: Attacks) -> "Figure":
+    """A panel of averages for each goal, and one of every certified radius."""
+    method = attacks.methods[0]
+    fine = np.unique([*np.linspace(0, attacks.radii[-1], _POINTS), *attacks.radii])  # close enough for steps
+    curves = attack_curves(attacks, fine)
+    widths = [1.25] * len(curves) + [1]
+    domain = "stay in [0, 1]" if attacks.plan.get("box") or attacks.noise.whole else "may leave [0, 1]"
+    words = f"{attacks.noise.unit_words}. Perturbed images {domain}. {sentence(verdict(attacks))}"
+    lines = textwrap.wrap(words, _CHARACTERS_PER_LINE)
+    title, subtitle = "Certified robustness and attacks", "\n".join([f"{attack_words(attacks)}.", *lines])
+    figure, panels = canvas.new_figure(title, subtitle, height=_ATTACK_HEIGHT, legend_rows=1, widths=widths)
+    for axes, curve, letter in zip(panels, curves, "abc", strict=False):
+        _draw_averages(axes, attacks, curve, method)
+        stay = ("True" if attacks.labelled else "Predicted") + " labels that stay"
+        title = f"({letter})  {stay if curve.goal == 'in' else 'Other labels returned'}"
+        canvas.style_axes(axes, title, x=attacks.noise.axis_label, y="%" if curve.goal == "in" else "labels per image")
+        axes.set_xlim(0, float(curve.radius[-1]))
+        axes.set_ylim(top=100 if curve.goal == "in" else None)
+    _draw_radii(panels[-1], attacks, method, "abc"[len(curves)])
+    canvas.add_legend(figure, panels[0], height=_ATTACK_HEIGHT, ncols=5, handlelength=3.6, columnspacing=1.6)
+    return figure
+
+
+def _draw_averages(axes: "Axes", attacks: Attacks, curve: AttackCurve, method: Method) -> None:
+    """Steps: what an attack reached holds from its radius on, a certificate up to its own."""
+    scale = 100 if curve.goal == "in" else 1
+    certified = scale * curve.certified[method]
+    best = scale * curve.reached[BEST if BEST in curve.reached else attacks.names[0]]
+    between, floor, top = (np.repeat(ends, 2) for ends in (curve.radius, certified[1:], best[:-1]))
+    axes.fill_between(between[1:-1], floor, top, color=_UNKNOWN, linewidth=0, label="unknown")
+    marks = np.searchsorted(curve.radius, attacks.radii).tolist()
+    style: dict[str, Any] = {"markevery": marks, "markersize": 5, "clip_on": False}
+    stroke, *others = distinct_strokes(1 + len(curve.reached))
+    canvas.draw_staircase(axes, curve.radius, certified, stroke, f"certified ({method})", bold=True, **style)
+    for name, stroke in zip(reversed([*curve.reached]), others, strict=True):
+        bold, reached = name == BEST, scale * curve.reached[name]
+        style |= {"drawstyle": "steps-post", "zorder": 3 if bold else 4}
+        canvas.draw_line(axes, curve.radius, reached, stroke, ATTACK_NAMES.get(name, name), bold=bold, **style)
+
+
+def _draw_radii(axes: "Axes", attacks: Attacks, method: Method, letter: str) -> None:
+    """Each certified radius against the smallest attack that succeeded."""
+    points = _radius_points(attacks, method)
+    top = attacks.radii[-1] * _MARGIN
+    axes.fill_between([0, top], [0, top], color=_IMPOSSIBLE, linewidth=0, zorder=0)
+    axes.plot([0, top], [0, top], color=canvas.QUIET, linewidth=0.9, zorder=1)
+    fallen = [(certified, radius) for certified, radius in points if radius < math.inf]
+    intact = [(certified, top) for certified, radius in points if radius == math.inf]
+    style: dict[str, Any] = {"linewidths": 0, "zorder": 3, "clip_on": False}
+    color = distinct_strokes(2)[1]["light"]
+    axes.scatter([x for x, _ in fallen], [y for _, y in fallen], s=16, color=color, alpha=0.5, **style)
+    axes.scatter(
+        [x for x, _ in intact], [y for _, y in intact], s=14, marker="^", color=canvas.QUIET, alpha=0.3, **style
+    )
+    words = f"({letter})  Each certified radius"
+    canvas.style_axes(axes, words, x="certified radius", y="smallest successful attack")
+    axes.set(xlim=(0, top), ylim=(0, top))
+    # A sound certificate leaves this corner empty.
+    words = f"proved impossible\n\n● {len(fallen)} attacked successfully\n▲ {len(intact)} not"
+    axes.text(0.97 * top, 0.04 * top, words, ha="right", va="bottom", color=canvas.QUIET, fontsize=8, linespacing=1.3)
+
+
+def _radius_points(attacks: Attacks, method: Method) -> list[tuple[float, float]]:
+    """For each image and certified number of labels, its finite radius and that of the smallest attack below it."""
+    points = []
+    for image in attacks.images:
+        for size, radius in enumerate(image.proved["in"][method]):
+            if 0 <= radius < math.inf:
+                below = [each.radius for each in image.outcomes if each.goal == "in" and each.size <= size]
+                points.append((float(radius), min(below, default=math.inf)))
+    return points

@@ -1,18 +1,27 @@
 """The page: one HTML file that opens offline, made of a template, a style sheet, scripts and data."""
 
+import base64
+import hashlib
+import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from multiguard.certify.arrays import Floats
 from multiguard.data import Dataset
 from multiguard.data.sample import Progress
 from multiguard.errors import InvalidInputError
-from multiguard.io.rounding import confidence, plain, up_to_digits
-from multiguard.report.families import METHOD_NAMES, Measure
-from multiguard.report.page_data import page_data, recall_first, start_index, weakest_first
-from multiguard.report.single_file import render_page, write_text
+from multiguard.evaluate import Averaging, Certificates, Curve, Scores
+from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.evaluate.scores import certified_sizes
+from multiguard.io.files import require_folder, write_atomically
+from multiguard.io.rounding import confidence, plain, plain_percent, up_to_digits
+from multiguard.report.families import METHOD_NAMES, Family
 from multiguard.report.study import Study
 from multiguard.report.thumbnails import Thumbnail, make_thumbnails
 from multiguard.report.words import (
@@ -21,14 +30,22 @@ from multiguard.report.words import (
     failure_words,
     label_method,
     mean_draws,
+    staying_labels,
     whose_labels,
 )
+from multiguard.version import __version__
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_ASSETS = Path(__file__).parent / "assets"
 _SCRIPTS = (
     *("elements.js", "charts.js", "families.js", "address.js"),
     *("labels.js", "card.js", "gallery.js", "instrument.js"),
 )
+_HTML_SPECIAL = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 _MOST_IMAGES, _WEAKEST = 1000, 800  # of a page without a number of images to show
+_FLOORS = ("precision", "recall", "f1")
 
 
 def write_page(
@@ -64,16 +81,19 @@ def write_page(
     shown, at_random = _shown(study, gallery)
     proved = study.main.certificates
     hashes = {proved.ids[index]: proved.image_hashes[index] for index in shown}
-    illustrated = proved.noise, float(study.grid[start_index(study)])
+    illustrated = proved.noise, float(study.grid[study.start])
     made, others = ({}, {}) if images is None else make_thumbnails(images, hashes, illustrated, progress)
     replaced = [*others.values()].count("replaced")
     values = {
-        **_gallery_values(shown, made, replaced),
+        "shown": len(shown),
         "at_random": at_random,
+        "illustrated": sum(bool(looks) for *_, looks in made.values()),
+        "replaced": replaced,
+        "missing": len(shown) - len(made) - replaced,
         "images_given": images is not None and "no image" not in others.values(),
     }
-    text = _render(study, page_data(study, shown, made), values)
-    write_text(path, text)
+    data = _page_data(study, shown, made)
+    write_text(path, render_page("report.html", _SCRIPTS, data, **values, **_words(study), **_scores(study)))
     return replaced
 
 
@@ -82,55 +102,34 @@ def _shown(study: Study, gallery: int | None) -> tuple[list[int], int]:
 
     A page must open at once whatever it is about, so it shows the weakest images and some of the others.
     """
-    order = weakest_first(study)
+    order = _weakest_first(study)
     if gallery is not None or len(order) <= _MOST_IMAGES:
         return order[:gallery].tolist(), 0
     others = np.random.default_rng(0).choice(order[_WEAKEST:], _MOST_IMAGES - _WEAKEST, replace=False)
     return [*order[:_WEAKEST].tolist(), *others.tolist()], len(others)
 
 
-def _render(study: Study, data: Mapping[str, Any], gallery: Mapping[str, Any]) -> str:
-    measures = {family.key: recall_first(family) for family in study.families}
-    return render_page(
-        "report.html",
-        _SCRIPTS,
-        data,
-        study=study,
-        exact=study.exact,
-        method_names=METHOD_NAMES,
-        start=start_index(study),
-        ticks=list(_ticks(study)),
-        families=measures,
-        has_sweeps=bool(measures.keys() & {"k_prime", "k", "threshold", "n", "alpha"}),
-        has_runs=bool(measures.keys() & {"noise", "training", "runs"}),
-        provenance=list(_provenance(study)),
-        **_noise_values(study),
-        **_run_values(study),
-        **_score_values(study, measures["methods"]),
-        **gallery,
-    )
+def _weakest_first(study: Study) -> NDArray[np.int64]:
+    """The indices of the images, least certified at the radius shown first, those without labels last."""
+    certificates, radius = study.main.certificates, study.grid[study.start]
+    radii, labels = certificates.radii[study.method], certificates.labels.lengths
+    images = np.repeat(np.arange(len(radii)), radii.lengths)
+    area, each = np.bincount(images, np.maximum(radii.values, 0), len(radii)), np.maximum(labels, 1)
+    return np.lexsort((area / each, certified_sizes(radii, radius) / each, labels == 0))
 
 
-def _noise_values(study: Study) -> dict[str, Any]:
-    """The noise and its attacker, in words."""
-    noise, radius = study.main.certificates.noise, float(study.grid[start_index(study)])
-    return {
-        "noise": noise,
-        "noise_words": noise.words,
-        "copies_words": noise.copy_words,
-        "threat": noise.threat_words(radius),
-        "any_threat": noise.threat_words(),
-        "unit_words": noise.unit_words,
-        "measure_words": noise.measure_words,
-        "dial_words": noise.dial,
-        "look_words": noise.look_words(radius),
-    }
-
-
-def _run_values(study: Study) -> dict[str, Any]:
+def _words(study: Study) -> dict[str, Any]:
     """What was certified, and of how much of it nothing is proved."""
     proved, dataset = study.main.certificates, study.main.provenance.get("dataset")
+    families = {family.key: family.recall_first for family in study.families}
     return {
+        "study": study,
+        "noise": proved.noise,
+        "method_names": METHOD_NAMES,
+        "ticks": list(_ticks(study)),
+        "families": families,
+        "has_sweeps": bool(families.keys() & {"k_prime", "k", "threshold", "n", "alpha"}),
+        "has_runs": bool(families.keys() & {"noise", "training", "runs"}),
         "dataset": dataset_words(str(dataset), len(proved.ids) + len(proved.failures)) if dataset else "",
         "mean_draws": mean_draws(study.main),
         "failure_words": failure_words(study.main),
@@ -138,12 +137,13 @@ def _run_values(study: Study) -> dict[str, Any]:
         "confidence": confidence(study.config.alpha),
         "unconfirmed": int(np.isneginf(proved.label_radii.values).sum()),
         "labels": len(proved.labels.values),
+        "provenance": list(_provenance(study)),
     }
 
 
-def _score_values(study: Study, measures: Sequence[Measure]) -> dict[str, Any]:
+def _scores(study: Study) -> dict[str, Any]:
     """The scores at the radius shown first, and those without any perturbation."""
-    curve, start = study.main_curve(study.method, "mean"), start_index(study)
+    curve, start, measures = study.main_curve(study.method, "mean"), study.start, study.families[0].recall_first
     clean = {name: both["mean"] for name, both in study.clean_scores.items()}
     fractions = [each for each in measures if each.is_fraction]
     return {
@@ -157,16 +157,6 @@ def _score_values(study: Study, measures: Sequence[Measure]) -> dict[str, Any]:
         },
         "bare_images": clean["bare"].images if "bare" in clean else 0,
         "expected_wrong": up_to_digits(study.config.alpha * curve.scores.images, 3),
-    }
-
-
-def _gallery_values(shown: Sequence[int], made: Mapping[str, Thumbnail], replaced: int) -> dict[str, Any]:
-    """How many images are shown, and why others are not."""
-    return {
-        "shown": len(shown),
-        "illustrated": sum(bool(looks) for *_, looks in made.values()),
-        "replaced": replaced,
-        "missing": len(shown) - len(made) - replaced,
     }
 
 
@@ -200,3 +190,139 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
         yield name, ", ".join(plain(each) for each in value) if numbers else f"{len(value)} in all"
     elif value is not None:
         yield name, str(value)
+
+
+def _page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumbnail]) -> dict[str, Any]:
+    """All that the scripts need, with the images at the indices `shown`."""
+    certificates, grid = study.main.certificates, study.grid.tolist()
+    noise, methods = certificates.noise, certificates.methods
+    sizes = {(height, width) for _, height, width, _ in thumbnails.values()}
+    size = sizes.pop() if len(sizes) == 1 else None
+    return {
+        "grid": grid,
+        "start": study.start,
+        "whole": noise.whole,
+        "exact": study.exact,
+        "axis": noise.axis_label,
+        "at": [noise.radius_words(radius) for radius in grid],
+        "threats": [noise.threat_words(radius) for radius in grid],
+        "rule": study.rule,
+        "labelled": study.labelled,
+        "adaptive": bool(study.stops),
+        "whose": whose_labels(study),
+        "methods": list(methods),
+        "clean": {name: _clean(both) for name, both in study.clean_scores.items()},
+        "staying": {method: staying_labels(study.main, grid, method).tolist() for method in methods},
+        "families": [family_data(family) for family in study.families],
+        "labelNames": list(certificates.label_names),
+        "labels": [
+            {"name": each.label, "images": each.images, "certified": each.certified.tolist()}
+            for each in study.label_scores
+        ],
+        "images": [_image(certificates, i, grid[-1], thumbnails.get(certificates.ids[i])) for i in shown],
+        "sizes": [noise.size_words(radius, size) for radius in grid],
+    }
+
+
+def _clean(both: Mapping[Averaging, Scores]) -> dict[Averaging, dict[str, float]]:
+    return {averaging: {score: float(getattr(each, score)) for score in _FLOORS} for averaging, each in both.items()}
+
+
+def family_data(family: Family) -> dict[str, Any]:
+    """The curves of a family, as the charts read them."""
+    return {
+        "key": family.key,
+        "symbol": family.symbol,
+        "title": family.title,
+        "note": family.note,
+        "grid": family.radius.tolist(),
+        "measures": [{"key": each.key, "word": each.word, "top": family.top(each)} for each in family.recall_first],
+        "lines": [
+            {"name": line.name, "value": line.value, "base": line.is_base, **stroke}
+            | {averaging: _curve(line.curves[averaging]) for averaging in AVERAGINGS}
+            for line, stroke in zip(family.lines, family.strokes, strict=True)
+        ],
+    }
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    scores: dict[str, Any] = {score: getattr(curve.scores, score).tolist() for score in (*_FLOORS, "false_ceiling")}
+    bands = curve.bands and {score: [end.tolist() for end in getattr(curve.bands, score)] for score in _FLOORS}
+    return {**scores, "bands": bands}
+
+
+def _image(certificates: Certificates, index: int, farthest: float, thumbnail: Thumbnail | None) -> dict[str, Any]:
+    """What is proved of an image; for each method the radii up to which at most 0, 1, ... other labels are returned."""
+    false = certificates.false_radii
+    ceilings = (
+        None
+        if false is None
+        else {
+            method: _numbers(radii[index][: int(np.searchsorted(radii[index], farthest)) + 1])
+            for method, radii in false.items()
+        }
+    )
+    return {
+        "id": certificates.ids[index],
+        "labels": list(certificates.labels[index]),
+        "own": _numbers(certificates.label_radii[index]),
+        "predicted": list(certificates.predicted[index]),
+        "hits": list(certificates.predicted_hits[index]),
+        "draws": certificates.draws[index],
+        "radii": {method: _numbers(radii[index]) for method, radii in certificates.radii.items()},
+        "ceilings": ceilings,
+        "thumbnail": None if thumbnail is None else [thumbnail[0], thumbnail[2], thumbnail[1]],
+        "looks": {} if thumbnail is None else thumbnail[3],
+    }
+
+
+def _numbers(radii: Floats) -> list[float | str]:
+    """Numbers, and for the infinities, which JSON lacks, the words that the scripts know."""
+    return [float(radius) if math.isfinite(radius) else "inf" if radius > 0 else "-inf" for radius in radii]
+
+
+def render_page(template: str, scripts: Sequence[str], data: Mapping[str, Any], **values: Any) -> str:
+    """The page with its style, these scripts, the chart library and the data that they read."""
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+    parts = "\n".join((_ASSETS / name).read_text(encoding="utf-8") for name in scripts)
+    plotly = get_plotlyjs().replace("\r\n", "\n").replace("\r", "\n")  # as a browser reads it
+    programs = [f'(() => {{\n"use strict";\n{parts}}})();\n', plotly]
+    allowed = " ".join(map(policy_hash, programs))
+    nothing_else = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    values |= {
+        "version": __version__,
+        "policy": f"{nothing_else}; script-src {allowed}; base-uri 'none'; form-action 'none'",
+        "style": Markup((_ASSETS / "report.css").read_text(encoding="utf-8")),
+        "scripts": [Markup(program) for program in programs],
+        "data": Markup(as_script_json(data)),
+    }
+    return page_environment(_ASSETS).get_template(template).render(values)
+
+
+@cache
+def page_environment(folder: Path) -> "Environment":
+    """The templates of a folder, in which every value is escaped and none may be missing."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    loader = FileSystemLoader(folder)
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters |= {"plain": plain, "plain_percent": plain_percent}
+    return environment
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write the page; its folder is created if missing."""
+    require_folder(path.parent)
+    write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))
+
+
+def as_script_json(data: Mapping[str, Any]) -> str:
+    """The data as JSON in which nothing can be taken for HTML; floats keep every digit."""
+    return json.dumps(data, allow_nan=False, separators=(",", ":")).translate(_HTML_SPECIAL)
+
+
+def policy_hash(text: str) -> str:
+    """The source expression by which a content security policy allows exactly this script or style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -29,7 +29,7 @@ from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.io.rows import Rows
 from multiguard.io.short_repr import short_repr
 from multiguard.report.families import Family, methods_family, run_families, sweep_families
-from multiguard.report.words import staying_labels
+from multiguard.report.words import first_radius
 
 Prediction = Literal["bare", "smoothed"]  # the base classifier without noise, and the smoothed one
 
@@ -94,6 +94,11 @@ class Study:
         return self.main_curve(self.method, "mean").scores.radius
 
     @property
+    def start(self) -> int:
+        """The index of the radius shown first: that of the noise, or the first that adaptive draws were spent on."""
+        return int(np.argmin(np.abs(self.grid - first_radius(self.main))))
+
+    @property
     def stops(self) -> dict[int, int]:
         """How many images stopped after so many draws; empty where n is fixed."""
         draws = self.main.certificates.draws
@@ -133,11 +138,6 @@ class Study:
                     each: prediction_scores(labels, answers, each, k=self.config.rule.k) for each in AVERAGINGS
                 }
         return found
-
-    def staying(self, method: Method) -> list[int]:
-        """How many labels of all images together are certified to stay at each radius of the grid."""
-        staying: list[int] = staying_labels(self.main, self.grid, method).tolist()
-        return staying
 
     def main_curve(self, method: Method, averaging: Averaging) -> Curve:
         """The curve of the main run in its own config, as its file holds it."""

@@ -11,20 +11,35 @@ from decimal import ROUND_CEILING
 from operator import methodcaller
 from pathlib import Path
 
+from multiguard.evaluate import AttackCurve, Attacks, attack_curves
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.io.files import require_folder, write_atomically
 from multiguard.io.names import as_cell
 from multiguard.io.rounding import percent_value, plain, round_up
 from multiguard.report.families import Family
 from multiguard.report.study import Study, round_radii
-from multiguard.report.words import config_words, curve_left_out, failure_words, label_method, mean_draws
+from multiguard.report.words import (
+    ATTACK_NAMES,
+    attack_words,
+    config_words,
+    curve_left_out,
+    failure_words,
+    label_method,
+    mean_draws,
+    sentence,
+    verdict,
+)
 
 Cell = str | int | float | tuple[float, str]  # a text, a number, a fraction shown in percent, a ceiling and its text
 _HALVES = range(7)
+_ATTACK_NOTE = (
+    "at each radius the best result there and below, rounded up. The true worst case lies between what is certified "
+    "and what was reached. Radii of single labels are not attacked."
+)
 _AVERAGING_NAMES = {"mean": "mean per image", "pooled": "pooled"}
 _FAILED = "failed"  # a column of the CSV alone: people read it in a note, if there are any
 _ROUNDED_DOWN = "Percentages are rounded down to one decimal, so none claims more than was proved."
-ROUNDED_UP = "Ceilings on the number of labels are rounded up to two decimals, for the same reason."
+_ROUNDED_UP = "Ceilings on the number of labels are rounded up to two decimals, for the same reason."
 
 
 def write_tables(study: Study, folder: Path) -> list[Path]:
@@ -56,13 +71,13 @@ def _write_family(study: Study, family: Family, folder: Path) -> list[Path]:
             curve = line.curves[averaging]
             for measure in family.measures:
                 values = [float(measure.values(curve)[index]) for index in radii]
-                cells: list[Cell] = [*values] if measure.is_fraction else [ceiling(value) for value in values]
+                cells: list[Cell] = [*values] if measure.is_fraction else [_ceiling(value) for value in values]
                 rows.append([_AVERAGING_NAMES[averaging], line.value, measure.word, *cells, curve.failed])
     scores = "certified precision, recall and F1" if study.labelled else "predicted labels certified to stay"
     caption = f"{family.title}: {scores} at R, in %. {_config_note(study, f'method {study.method} unless named')}"
     columns = {"averaging": "average", family.key: family.symbol, "score": "score"}
-    columns |= {**radius_columns([*radii.values()]), _FAILED: ""}
-    return write_table(folder, family.key, caption, _notes(study, family), columns, rows)
+    columns |= {**_radius_columns([*radii.values()]), _FAILED: ""}
+    return _write_table(folder, family.key, caption, _notes(study, family), columns, rows)
 
 
 def _notes(study: Study, family: Family) -> list[str]:
@@ -71,13 +86,13 @@ def _notes(study: Study, family: Family) -> list[str]:
     ceilings = not all(measure.is_fraction for measure in family.measures)
     left_out = f"; {text} are left out" if (text := curve_left_out(study, curve)) else ""
     meaning = f"The rows of {kind} labels show how many are returned per image at most, on average over all images."
-    more = [ROUNDED_UP, meaning] if ceilings else []
+    more = [_ROUNDED_UP, meaning] if ceilings else []
     return [*more, f"Over {curve.scores.images} images{left_out}.", family.note]
 
 
 def _write_labels(study: Study, folder: Path) -> list[Path]:
     radii = dict(round_radii(study.grid, study.main.certificates.noise, _HALVES))
-    columns = {"label": "label", "images": "images", **radius_columns([*radii.values()]), _FAILED: ""}
+    columns = {"label": "label", "images": "images", **_radius_columns([*radii.values()]), _FAILED: ""}
     rows: list[list[Cell]] = [
         [label.label, label.images, *(float(label.certified[index]) for index in radii), label.failed]
         for label in study.label_scores
@@ -90,7 +105,7 @@ def _write_labels(study: Study, folder: Path) -> list[Path]:
     alone, together = "The claim about each label holds alone.", "All claims about the labels of an image hold at once."
     joint = study.exact or not study.labelled
     notes = [together if joint else alone, failure_words(study.main)]
-    return write_table(folder, "labels", caption, notes, columns, rows)
+    return _write_table(folder, "labels", caption, notes, columns, rows)
 
 
 def _write_draws(study: Study, folder: Path) -> list[Path]:
@@ -100,7 +115,48 @@ def _write_draws(study: Study, folder: Path) -> list[Path]:
     note = _config_note(study, f"method {study.method} unless named")
     caption = f"Images by the number of draws after which they stopped. {note}"
     notes = [f"{mean_draws(study.main)} draws per image on average.", failure_words(study.main)]
-    return write_table(folder, "draws", caption, notes, columns, rows)
+    return _write_table(folder, "draws", caption, notes, columns, rows)
+
+
+def write_attack_table(attacks: Attacks, folder: Path) -> list[Path]:
+    """The table `attack` as CSV (without loss), Markdown and LaTeX, floors rounded down and ceilings up.
+
+    Args:
+        attacks: What attacks reached.
+        folder: Where to write; created if missing.
+
+    Example:
+        >>> attacks = read_attacks(attack).attacks  # a folder written by `multiguard attack`
+        >>> [path.name for path in write_attack_table(attacks, out)]
+        ['attack.csv', 'attack.md', 'attack.tex']
+    """
+    require_folder(folder)
+    columns = {"counted": "counted", "line": "by", **_radius_columns(attacks.radii)}
+    curves = attack_curves(attacks)
+    rows = [row for curve in curves for row in _table_rows(curve)]
+    kind = "true" if attacks.labelled else "predicted"
+    words = f"{attack_words(attacks)}. {attacks.noise.unit_words}."
+    caption = f"{kind.capitalize()} labels that stay, in %: certified and reached by attacks. {words}"
+    notes = [
+        f"What attacks reached is {'exact' if attacks.exact else 'an estimate'}: {_ATTACK_NOTE}",
+        sentence(verdict(attacks)),
+    ]
+    notes = [_ROUNDED_UP, *notes] if any(curve.goal == "out" for curve in curves) else notes
+    return _write_table(folder, "attack", caption, notes, columns, rows)
+
+
+def _table_rows(curve: AttackCurve) -> list[list[Cell]]:
+    """Of labels that stay the certificate is the floor; of other labels the attack is."""
+    stay = curve.goal == "in"
+    counted = "labels that stay" if stay else "other labels returned"
+    rows: list[list[Cell]] = [
+        [counted, f"certified ({method})", *(float(value) if stay else _ceiling(float(value)) for value in values)]
+        for method, values in curve.certified.items()
+    ]
+    for name, values in curve.reached.items():
+        cells = (_ceiling_fraction(float(value)) if stay else f"{value:.2f}" for value in values)
+        rows.append([counted, ATTACK_NAMES.get(name, name), *cells])
+    return rows
 
 
 def _config_note(study: Study, proof: str) -> str:
@@ -108,22 +164,22 @@ def _config_note(study: Study, proof: str) -> str:
     return f"{', '.join(config_words(study.main).values())} unless stated otherwise; {proof}. {noise.unit_words}."
 
 
-def ceiling(value: float) -> Cell:
+def _ceiling(value: float) -> Cell:
     """A ceiling on a number of labels, rounded up."""
     return value, round_up(value, 2)
 
 
-def ceiling_fraction(value: float) -> Cell:
+def _ceiling_fraction(value: float) -> Cell:
     """A ceiling on a fraction, shown in percent, rounded up."""
     return value, percent_value(value, ROUND_CEILING)
 
 
-def radius_columns(radii: Sequence[float]) -> dict[str, str]:
+def _radius_columns(radii: Sequence[float]) -> dict[str, str]:
     """One column per radius: its name in the CSV and its heading for people."""
     return {f"R={plain(radius)}": f"R = {plain(radius)}" for radius in radii}
 
 
-def write_table(
+def _write_table(
     folder: Path,
     name: str,
     caption: str,

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from multiguard.certify import Method
 from multiguard.certify.arrays import Ints
-from multiguard.evaluate import Curve, Results
+from multiguard.evaluate import Attacks, Curve, Results
+from multiguard.evaluate.attack_outcomes import BEST
 from multiguard.evaluate.methods import is_one_claim
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import plain
@@ -17,6 +18,7 @@ from multiguard.io.rounding import plain
 if TYPE_CHECKING:
     from multiguard.report.study import Study
 
+ATTACK_NAMES = {"pgd": "gradients (PGD)", "random": "random search", BEST: "best of all attacks"}
 _SAMPLE = re.compile(r"(?P<name>.+?)(?: \(seed (?P<made>\d+)\))?, (?P<images>\d+) random images \(seed (?P<seed>\d+)\)")
 
 
@@ -121,3 +123,52 @@ def whose_labels(study: "Study") -> dict[str, str]:
     """The labels that the headline's fraction is of, in each averaging."""
     kind = "true" if study.labelled else "predicted"
     return {"mean": f"of an image\u2019s {kind} labels, on average,", "pooled": f"of all {kind} labels together"}
+
+
+def sentence(words: str) -> str:
+    """The words as a sentence."""
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def attack_words(attacks: Attacks) -> str:
+    """The smoothed classifier that was attacked, the images, and how the attacks were evaluated."""
+    config = attacks.config
+    words = [*config.rule.words.values()]
+    if not attacks.exact:
+        words += [f"n {'up to' if attacks.adaptive else '='} {config.draws}", f"α = {plain(config.alpha)}"]
+    words.append(attacks.noise.words)
+    missing = left_out_words(attacks.labelled, attacks.without_labels, attacks.failed)
+    images = f"Mean over {len(attacks.images)} images{f' ({missing} left out)' if missing else ''}"
+    how = f"all {attacks.draws} bands" if attacks.exact else f"{attacks.draws} fresh draws"
+    return f"{', '.join(words)}. {images}; {how} evaluate each perturbation"
+
+
+def verdict(attacks: Attacks) -> str:
+    """How many certificates were broken out of how many that could be, and what weakens this, in one sentence."""
+    broken = {method: len(attacks.broken(method)) for method in attacks.methods}
+    seeming = {method: len(attacks.broken(method, surely=False)) - sure for method, sure in broken.items()}
+    undecidable = {method: len(attacks.undecidable(method)) for method in attacks.methods}
+    clauses = [
+        _tested_words(attacks, broken),
+        _counts_after("more seem broken, but so few draws cannot confirm it", seeming),
+        _counts_after(f"{attacks.draws} draws could not confirm these as broken in any case", undecidable),
+        f"gradients were 0 or not finite at some steps of {attacks.flat} images" if attacks.flat else "",
+    ]
+    return "; ".join(filter(None, clauses))
+
+
+def _counts_after(words: str, counts: Mapping[Method, int]) -> str:
+    listed = ", ".join(f"{count} ({method})" for method, count in counts.items() if count > 0)
+    return f"{words}: {listed}" if listed else ""
+
+
+def _tested_words(attacks: Attacks, broken: Mapping[Method, int]) -> str:
+    """The methods grouped by their numbers of broken and of tested images."""
+    groups: dict[tuple[int, int], list[str]] = {}
+    for method, count in broken.items():
+        groups.setdefault((count, len(attacks.tested(method))), []).append(method)
+    if not any(tested for _, tested in groups):
+        return f"no certificate was tested: none of {len(attacks.images)} images was attacked inside its radius"
+    head = "certificates were broken" if any(broken.values()) else "no certificate was broken"
+    listed = [f"{count} of {tested} ({', '.join(methods)})" for (count, tested), methods in groups.items()]
+    return f"{head}: " + ", ".join(listed).replace(" (", " certified images, attacked inside their radius (", 1)

@@ -14,7 +14,7 @@ from multiguard.data.image import decode_image, read_image_bytes
 from multiguard.data.sample import Sample
 from multiguard.errors import ImageError, InvalidInputError
 from multiguard.io.rounding import confidence, plain, round_down
-from multiguard.report.single_file import as_script_json, page_environment, policy_hash
+from multiguard.report.page import as_script_json, page_environment, policy_hash
 from multiguard.report.thumbnails import make_thumbnail
 from multiguard.serve.limits import ServeConfig
 from multiguard.smooth.predictor import Predictor
@@ -85,10 +85,7 @@ def make_page(predictor: Predictor, config: ServeConfig, examples: Sequence[Exam
             last=len(data["grid"]) - 1,
             start=start,
             ticks=list(_ticks(grid)),
-            noise_words=noise.words,
-            unit_words=noise.unit_words,
-            dial_words=noise.dial,
-            copies_words=noise.copy_words,
+            noise=noise,
             style=Markup(style),
             script=Markup(script),
             data=Markup(as_script_json(data)),
