@@ -26,10 +26,10 @@ def _votes_names(tmp_path_factory) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def _report_names(tmp_path_factory) -> dict[str, Any]:
-    from tests.evaluate.attack_cases import top_k_attacks
+    from tests.evaluate.attack_cases import top_k_attacks, write_attacks
     from tests.report.studies import make_run
 
-    from multiguard.evaluate import read_attacks, read_certificates, write_attacks
+    from multiguard.evaluate import read_attacks, read_certificates
 
     folder = tmp_path_factory.mktemp("example")
     make_run(folder, images=4, draws=40, swept={"k": [3, 5]})

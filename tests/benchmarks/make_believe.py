@@ -4,11 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from tests.evaluate.attack_cases import write_attacks
 from tests.evaluate.votes_cases import stored_rows
 from tests.votes.vote_runs import provenance
 
 from multiguard.certify.noise import Gaussian
-from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig, write_attacks
+from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow
 
 STOPS = {"stops": (50, 100), "stopping": {"radii": (0.5, 1.0), "alpha": 0.001, "k": 10, "k_prime": 3}}

@@ -4,6 +4,7 @@ import numpy as np
 
 from multiguard.certify.noise import Gaussian
 from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig
+from multiguard.evaluate.attack_files import attack_stage, stage_attacks
 
 
 def top_k_attacks() -> Attacks:
@@ -77,3 +78,9 @@ def threshold_attacks() -> Attacks:
         adaptive=True,
         flat=1,
     )
+
+
+def write_attacks(folder, attacks: Attacks, *, force: bool = False, **origin) -> None:
+    """An attack folder with these attacks."""
+    with attack_stage(folder, force=force) as stage:
+        stage_attacks(stage, attacks, **origin)

@@ -3,12 +3,12 @@
 from dataclasses import fields
 
 import pytest
-from tests.evaluate.attack_cases import threshold_attacks, top_k_attacks
+from tests.evaluate.attack_cases import threshold_attacks, top_k_attacks, write_attacks
 from tests.evaluate.stored_metadata import edit_metadata, forge, load_metadata
 from tests.evaluate.votes_cases import as_lists
 
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.evaluate import read_attacks, write_attacks
+from multiguard.evaluate import read_attacks
 
 PARQUET = "attack.parquet"
 

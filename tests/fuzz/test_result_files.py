@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
-from tests.evaluate.attack_cases import top_k_attacks
+from tests.evaluate.attack_cases import top_k_attacks, write_attacks
 from tests.evaluate.stored_metadata import forge, load_metadata
 from tests.evaluate.votes_cases import KINDS, as_lists, config_of, random_votes, source_of, votes_of_kind
 from tests.fuzz.mutations import damaged, estranged, estranged_text, fuzz, read_or_refused
 
-from multiguard.evaluate import certify_votes, make_certificates, read_attacks, read_certificates, write_attacks
+from multiguard.evaluate import certify_votes, make_certificates, read_attacks, read_certificates
 from multiguard.io.files import file_checksum
 from multiguard.io.records import checksum
 from multiguard.report import Study, write_page, write_tables

@@ -1,6 +1,6 @@
 """What votes prove of a set of images: certificates, certified precision, recall and F1 at a radius, and sweeps."""
 
-from multiguard.evaluate.attack_files import AttackFolder, read_attacks, write_attacks
+from multiguard.evaluate.attack_files import AttackFolder, read_attacks
 from multiguard.evaluate.attack_outcomes import (
     AttackCurve,
     AttackedImage,
@@ -78,6 +78,5 @@ __all__ = [
     "read_tuned",
     "set_scores",
     "tune",
-    "write_attacks",
     "write_certificates",
 ]

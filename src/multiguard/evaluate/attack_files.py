@@ -66,35 +66,6 @@ class _Metadata:
     attacked_with: str
 
 
-def write_attacks(
-    folder: str | Path,
-    attacks: Attacks,
-    *,
-    certificates_hash: str,
-    provenance: Mapping[str, Any],
-    command: str | None = None,
-    request: Mapping[str, Any] | None = None,
-    force: bool = False,
-) -> None:
-    """Write attack.parquet so that a reader finds the old file or the new one, complete.
-
-    The table and the figure of an older attack are removed first. Files that multiguard did not write are never
-    replaced.
-
-    Args:
-        folder: Where to write; made if it does not exist.
-        attacks: What attacks achieved.
-        certificates_hash: The sha256 of the certificates.parquet that was attacked.
-        provenance: The provenance of the votes.
-        command: The command that made the folder.
-        request: Everything that decides the outcome; an attack of the same request is replaced without `force`.
-        force: Whether to replace an attack that is there, and to write beside files of somebody else.
-    """
-    with attack_stage(Path(folder), request, force=force) as stage:
-        if stage is not None:
-            stage_attacks(stage, attacks, certificates_hash=certificates_hash, provenance=provenance, command=command)
-
-
 def stage_attacks(
     stage: Path,
     attacks: Attacks,
@@ -103,7 +74,15 @@ def stage_attacks(
     provenance: Mapping[str, Any],
     command: str | None = None,
 ) -> None:
-    """Write attack.parquet to a staged folder; for the arguments see `write_attacks`."""
+    """Write attack.parquet to a folder that `attack_stage` has made.
+
+    Args:
+        stage: The folder.
+        attacks: What attacks achieved.
+        certificates_hash: The sha256 of the certificates.parquet that was attacked.
+        provenance: The provenance of the votes.
+        command: The command that made the folder.
+    """
     import pyarrow as pa
 
     metadata = _Metadata(
@@ -146,7 +125,8 @@ def read_attacks(folder: str | Path) -> AttackFolder:
     >>> image = AttackedImage("000042", (1,), {"in": {"joint": np.array([0.6])}}, (clean,))
     >>> config, names = CertifyConfig(2, 1, draws=100), ("cat", "dog")
     >>> attacks = Attacks(config, Gaussian(0.5), names, True, ("joint",), (0.0,), ("pgd",), 0.001, 200, (image,), 0)
-    >>> write_attacks(out, attacks, certificates_hash="0" * 64, provenance={})
+    >>> with attack_stage(out) as stage:
+    ...     stage_attacks(stage, attacks, certificates_hash="0" * 64, provenance={})
     >>> read_attacks(out).attacks.images[0].outcomes
     (AttackOutcome(attack='none', goal='in', radius=0.0, norm=0.0, size=1, at_most=1),)
     """

@@ -45,8 +45,15 @@ def redraw(
     run = votes.provenance
     source = voted_data(certificates, certified, config.root)
     classifier = voted_classifier(certificates, certified, model, source)
-    settings = {name: getattr(run, name) for name in ("noise", "k_max", "score_threshold", "clamp", "precision")}
-    smoother = Smoother(classifier, **settings, device=config.device)
+    smoother = Smoother(
+        classifier,
+        noise=run.noise,
+        k_max=run.k_max,
+        score_threshold=run.score_threshold,
+        clamp=run.clamp,
+        precision=run.precision,  # type: ignore[arg-type]  # one of the names, as votes are checked to have
+        device=config.device,
+    )
     generator = np.random.default_rng(config.seed)
     chosen = sorted(generator.permutation(len(votes))[: config.images].tolist())
     rows = [votes.row(position, adaptive=True) for position in chosen]
