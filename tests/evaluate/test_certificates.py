@@ -93,6 +93,13 @@ def test_single_read(votes) -> None:
     assert read == list(range(11)) * 2
 
 
+def test_size(votes) -> None:
+    """What is kept of an image are columns of its numbers: less than half a kilobyte, however many images there are."""
+    found = make_certificates(CertifyConfig(3, 2, methods=("joint", "paper")), votes)
+    assert found.table.nbytes < 500 * len(found)
+    assert all(column.num_chunks == 1 for column in found.table.columns)
+
+
 def test_light_import() -> None:
     """Importing evaluate imports neither torch nor pyarrow nor Pillow."""
     code = "import sys, multiguard.evaluate; sys.exit(any(name in sys.modules for name in ('torch', 'pyarrow', 'PIL')))"
