@@ -12,7 +12,7 @@ measured.json changes, and the card up to its scores; what it says of data, trai
 import argparse
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -24,7 +24,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Results, read_certificates
 from multiguard.evaluate.scores import label_scores
 from multiguard.io.rounding import percent, plain
-from multiguard.models.built_in import MEASURED_FILE, TEXT_FILE, Measured, MeasuredLabel
+from multiguard.models.built_in import MEASURED_FILE, TEXT_FILE
 from multiguard.models.classifier import Classifier
 from multiguard.models.model_folder import WEIGHTS_FILE, ModelCard, load_folder, read_card, write_card
 from multiguard.models.spec import BUILT_IN, CARD_FILE
@@ -94,6 +94,41 @@ The weights are published under {licence}, as the package is. Training started f
 EfficientNet-Lite, published under Apache-2.0. The annotations of MS-COCO are published under CC BY 4.0; its images are
 from Flickr, under their owners' terms, and are not part of the package.
 """
+
+
+@dataclass(frozen=True)
+class MeasuredLabel:
+    """How often one label is certified on its own, on the images that have it."""
+
+    name: str
+    images: int
+    certified: tuple[float, ...]  # at each of the radii
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The content of measured.json: what a release measured of these weights, on images that trained nothing."""
+
+    weights_sha256: str  # of the weights that were measured
+    parameters: int
+    task: str
+    licence: str
+    labels: int
+    sigma: float
+    size: int  # height and width of the images, where noise and radii are measured
+    data: str  # the images
+    images: int
+    map_clean: float  # mean average precision without noise
+    map_noisy: float  # and on one noisy copy of each image
+    k: int
+    k_prime: int
+    draws: int
+    alpha: float
+    method: str
+    radii: tuple[float, ...]
+    recall: tuple[float, ...]  # certified recall at each of the radii, the mean over images
+    label_method: str  # the method of the labels' own radii
+    per_label: tuple[MeasuredLabel, ...]  # those that some image has
 
 
 def main() -> None:

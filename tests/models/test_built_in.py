@@ -5,15 +5,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-from benchmarks.release import REFERENCES, card_text, reference_logits, with_scores
+from benchmarks.release import REFERENCES, Measured, MeasuredLabel, card_text, reference_logits, with_scores
 from typer.testing import CliRunner
 
 from multiguard.certify import Gaussian
 from multiguard.cli.main import app
 from multiguard.errors import ModelError
+from multiguard.io.records import decode_json
 from multiguard.models import load, spec
 from multiguard.models.backbone import build_backbone
-from multiguard.models.built_in import MEASURED_FILE, TEXT_FILE, Measured, MeasuredLabel, model_card, read_measured
+from multiguard.models.built_in import MEASURED_FILE, TEXT_FILE, model_card, read_measured
 from multiguard.models.model_folder import ModelCard, read_card, save_folder
 
 LARGEST = 12_000_000  # bytes of weights
@@ -84,7 +85,7 @@ def test_card(tiny):
 def test_released(name):
     """Every released model is small, loads, was measured with these weights, and gives the logits of its release."""
     folder = spec.BUILT_IN / name
-    card, measured = read_card(folder), read_measured(name)
+    card, measured = read_card(folder), decode_json((folder / MEASURED_FILE).read_bytes(), Measured)
     assert (folder / "model.safetensors").stat().st_size <= LARGEST
     assert load(name).weights_hash == card.weights_sha256 == measured.weights_sha256
     assert card.noise.sigma == measured.sigma == float(name.removeprefix("coco-"))

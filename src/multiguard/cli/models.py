@@ -37,9 +37,10 @@ def _table() -> Table:
     table = Table("name", "labels", "pixels", "sigma", "weights", "certified", "licence", box=None)
     for name in built_in_names():
         measured = read_measured(name)
-        shown = [r for r in measured.radii if r in (measured.sigma, 2 * measured.sigma)]
-        certified = ", ".join(f"{percent(measured.recall_at(r))} at {plain(r)}" for r in shown)
-        weights = f"{measured.parameters / 1e6:.1f} M, {weights_bytes(name) / 1e6:.1f} MB"
-        labels, pixels = f"{measured.labels} {measured.task}", f"{measured.size} x {measured.size}"
-        table.add_row(name, labels, pixels, plain(measured.sigma), weights, certified, measured.licence)
+        recalls = zip(measured["radii"], measured["recall"], strict=True)
+        sigma, size = measured["sigma"], measured["size"]
+        certified = ", ".join(f"{percent(recall)} at {plain(r)}" for r, recall in recalls if r in (sigma, 2 * sigma))
+        weights = f"{measured['parameters'] / 1e6:.1f} M, {weights_bytes(name) / 1e6:.1f} MB"
+        labels = f"{measured['labels']} {measured['task']}"
+        table.add_row(name, labels, f"{size} x {size}", plain(sigma), weights, certified, measured["licence"])
     return table

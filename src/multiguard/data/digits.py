@@ -79,8 +79,7 @@ class DigitsDataset:
     def __getitem__(self, index: int, /) -> Sample:
         index = range(self.images)[index]
         layout = self.layout(index)
-        image = np.ascontiguousarray(np.broadcast_to(_draw(layout, self.size), (3, self.size, self.size)))
-        return Sample(self.ids[index], image, _labels_of(layout))
+        return Sample(self.ids[index], np.stack([_draw(layout, self.size)] * 3), _labels_of(layout))
 
     def layout(self, index: int) -> tuple[Placement, ...]:
         """The digits of a canvas: one to four of different classes, in different quarters."""

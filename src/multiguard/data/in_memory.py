@@ -156,13 +156,13 @@ def _values(what: str, given: Any, names: Sequence[str] | None) -> Any:
     columns = {str(column): np.asarray(given[column]) for column in given.columns}
     unusable = [name for name, column in columns.items() if column.ndim > 1 or column.dtype.kind not in "biuf"]
     if unusable or not columns:
-        raise DataError(f"{what} has columns without numbers, or with one name: {_list(unusable)}; encode them first")
+        raise DataError(f"{what} has columns without numbers, or with one name: {_shown(unusable)}; encode them first")
     missing, extra = ([one for one in a if one not in b] for a, b in ((names or (), columns), (columns, names or ())))
     if names and (missing or extra):
         known = "labels (labels=[...] names them in the order of the scores)" if what == "Y" else "own columns"
         raise DataError(
-            f"the columns of {what} are not the classifier's {known}, missing: {_list(missing)}; unknown: "
-            f"{_list(extra)}"
+            f"the columns of {what} are not the classifier's {known}, missing: {_shown(missing)}; unknown: "
+            f"{_shown(extra)}"
         )
     return np.stack([columns[name] for name in names or columns], axis=1)
 
@@ -183,10 +183,19 @@ def _from_arrays(inputs: Any, labels: Any, label_names: Sequence[str]) -> Memory
     return MemoryDataset(name, label_names, len(sets), read, label_sets=sets, labelled=labels is not None)
 
 
-def _from_items(items: Any, label_names: Sequence[str], positions: Sequence[int] | None = None) -> MemoryDataset:
+def _from_items(
+    items: Any, label_names: Sequence[str], positions: Sequence[int] | None = None, collate: Any = None
+) -> MemoryDataset:
     chosen = range(len(items)) if positions is None else positions
-    name = f"{type(items).__name__}, {len(chosen)} items"
-    return MemoryDataset(name, label_names, len(chosen), lambda index: _pair(items[chosen[index]]))
+
+    def read(index: int) -> tuple[Any, Any]:
+        item = items[chosen[index]]
+        if collate is None:
+            return _pair(item)
+        inputs, labels = _pair(collate([item]))
+        return inputs[0], labels[0]
+
+    return MemoryDataset(f"{type(items).__name__}, {len(chosen)} items", label_names, len(chosen), read)
 
 
 def _from_loader(loader: Any, label_names: Sequence[str]) -> MemoryDataset:
@@ -194,16 +203,8 @@ def _from_loader(loader: Any, label_names: Sequence[str]) -> MemoryDataset:
     items = loader.dataset
     if not hasattr(items, "__getitem__") or not hasattr(items, "__len__"):
         raise DataError(f"{type(items).__name__} is read in a stream; stack its items and give a pair (X, Y).")
-    positions = _sampled(loader, len(items))
-    if getattr(loader.collate_fn, "__name__", "") in ("default_collate", "default_convert"):
-        return _from_items(items, label_names, positions)
-    name = f"{type(items).__name__}, {len(positions)} items"
-
-    def read(index: int) -> tuple[Any, Any]:
-        inputs, labels = _pair(loader.collate_fn([items[positions[index]]]))
-        return inputs[0], labels[0]
-
-    return MemoryDataset(name, label_names, len(positions), read)
+    plain = getattr(loader.collate_fn, "__name__", "") in ("default_collate", "default_convert")
+    return _from_items(items, label_names, _sampled(loader, len(items)), None if plain else loader.collate_fn)
 
 
 def _sampled(loader: Any, count: int) -> list[int]:
@@ -322,7 +323,7 @@ def _digest(rows: Any) -> str:
     return hashlib.sha256(f"{rows.shape} {' '.join(parts)}".encode()).hexdigest()
 
 
-def _list(names: Sequence[str]) -> str:
+def _shown(names: Sequence[str]) -> str:
     return shorten_names(names, _NAMES_SHOWN) if names else "none"
 
 

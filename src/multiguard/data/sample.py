@@ -168,12 +168,7 @@ class Subset:
 
 
 def subset(dataset: IndexedDataset, images: int = 500, seed: int = 0) -> Subset:
-    """A uniformly random part of the dataset, the same for the same seed and ids; its name records both numbers.
-
-    Args:
-        dataset: Where the images come from.
-        images: How many; more than there are raises `DataError`.
-        seed: Which ones.
+    """Uniformly random images of the dataset, the same for the same seed and ids; more than it has raise `DataError`.
 
     >>> from multiguard.data import open_dataset
     >>> subset(open_dataset("digits", split="test"), images=120).name
@@ -212,13 +207,9 @@ def fewer_images(requested: int, there: int) -> str:
 
 
 def image_hashes(prefix: str, images: IndexedDataset, root: Path | None, *, labelled: bool = True) -> dict[str, str]:
-    """Hashes that change with any image's name, labels, file or decoded size, but not with the folder's location.
+    """Hashes that change with any image's name, labels (if they count), file or decoded size; none is decoded.
 
-    Args:
-        prefix: What the names of the hashes begin with.
-        images: The images; none is decoded.
-        root: The folder that holds them.
-        labelled: Whether their labels count.
+    Their names begin with the prefix. The location of the folder `root` does not change them.
     """
     home = "" if root is None else str(real_path(root))
     return {

@@ -1,13 +1,12 @@
 """Networks by the name of their architecture: the built-in ones, or any of timm's, with or without weights."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from multiguard.errors import ModelError
 from multiguard.io.names import unknown_name
@@ -141,10 +140,12 @@ def _timm_backbone(
     timm = import_library("timm", "timm")
     if not timm.is_model(name):
         raise ModelError(unknown_name("timm model", name, timm.list_models()))
+    made: dict[str, object] = {"pretrained": weights == PRETRAINED, "num_classes": classes, "drop_rate": dropout}
+    designed = timm.get_pretrained_cfg(name)
+    if designed is not None and designed.fixed_input_size and size not in (None, designed.input_size[-1]):
+        made["img_size"] = size  # built for one size, and this is another
     try:
-        network: nn.Module = timm.create_model(
-            name, pretrained=weights == PRETRAINED, num_classes=classes, drop_rate=dropout, **_size_option(name, size)
-        )
+        network: nn.Module = timm.create_model(name, **made)
     except (OSError, RuntimeError, AssertionError) as error:
         raise ModelError(f"timm cannot build '{name}' ({error}); give a weights file instead") from error
     config: Any = network.pretrained_cfg
@@ -155,13 +156,6 @@ def _timm_backbone(
     filled = config["num_classes"] == classes if weights == PRETRAINED else digest is not None and not fresh
     mean, std = tuple(config["mean"]), tuple(config["std"])
     return Backbone(architecture, network, mean, std, image_size, fresh, own_head=filled, weights_hash=digest)
-
-
-def _size_option(name: str, size: int | None) -> dict[str, int]:
-    """Timm's option for the size, where a network is built for one size and this is another."""
-    config = import_library("timm", "timm").get_pretrained_cfg(name)
-    fixed = config is not None and config.fixed_input_size and size not in (None, config.input_size[-1])
-    return {"img_size": size} if fixed and size is not None else {}
 
 
 def _fill(network: nn.Module, file: str | None, heads: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
@@ -178,17 +172,15 @@ def _fill(network: nn.Module, file: str | None, heads: tuple[str, ...]) -> tuple
     unmatched += [name for name in given if name not in wanted]
     wrong = [name for name in unmatched if not name.startswith(tuple(f"{head}." for head in heads))]
     if wrong:
-        raise ModelError(f"{path}: {_difference(wrong[0], wanted, given)} ({len(wrong)} such tensors)")
+        name = wrong[0]
+        what = f"no tensor '{name}', which the network needs"
+        if name not in wanted:
+            what = f"a tensor '{name}' that the network does not have"
+        elif name in given:
+            what = f"tensor '{name}' has shape {tuple(given[name].shape)} where {tuple(wanted[name].shape)} is needed"
+        raise ModelError(f"{path}: {what} ({len(wrong)} such tensors)")
     network.load_state_dict(fits, strict=False)
     return tuple(name for name in unmatched if name in wanted), digest
-
-
-def _difference(name: str, wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str:
-    if name not in given:
-        return f"no tensor '{name}', which the network needs"
-    if name not in wanted:
-        return f"a tensor '{name}' that the network does not have"
-    return f"tensor '{name}' has shape {tuple(given[name].shape)} where {tuple(wanted[name].shape)} is needed"
 
 
 def load_network(spec: str, options: ModelOptions) -> Classifier:

@@ -134,12 +134,9 @@ class Classifier(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """One score per label for each image in [0, 1]."""
-        images = self.normalise(images)
-        scores = self.network(images)
-        if not isinstance(scores, Tensor):
-            scores = getattr(scores, "logits", scores)
-            return torch.from_numpy(scores).to(images.device) if isinstance(scores, np.ndarray) else scores
-        return scores
+        scores = self.network(self.normalise(images))
+        scores = scores if isinstance(scores, Tensor) else getattr(scores, "logits", scores)
+        return torch.from_numpy(scores).to(images.device) if isinstance(scores, np.ndarray) else scores
 
 
 def index_names(count: int) -> tuple[str, ...]:
@@ -274,14 +271,10 @@ def state_sums(module: nn.Module) -> str:
 
 
 def _state(module: nn.Module) -> list[tuple[str, Tensor]]:
-    """All parameters and buffers by name, each as often as it has a name."""
+    """The values of all parameters and buffers by name, each as often as it has a name; no view that conjugates."""
     tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-    return sorted(((name, _plain(tensor)) for name, tensor in tensors), key=lambda named: named[0])
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    """The values themselves: no gradients, and no view that only conjugates or negates."""
-    return tensor.detach().resolve_conj().resolve_neg()
+    values = ((name, tensor.detach().resolve_conj().resolve_neg()) for name, tensor in tensors)
+    return sorted(values, key=lambda named: named[0])
 
 
 def _described(name: str, tensor: Tensor) -> bytes:

@@ -29,13 +29,10 @@ def weights_checksum(spec: str, weights: Path | None = None) -> str | None:
     It equals the `weights_hash` of the classifier; None where code makes the model, or no file of weights is named.
     """
     parsed = parse_spec(spec)
-    if parsed.kind == "folder":
-        return folder_checksum(Path(parsed.target))
-    if parsed.kind in ("timm", "network"):
-        return None if weights is None else file_checksum(weights)
-    if parsed.kind == "code":
-        return None
-    return hf_checksum(parsed.target) if parsed.kind == "hf" else onnx_checksum(parsed.target)
+    if parsed.kind in ("timm", "network", "code"):
+        return None if weights is None or parsed.kind == "code" else file_checksum(weights)
+    checksum = {"folder": folder_checksum, "hf": hf_checksum}.get(parsed.kind, onnx_checksum)
+    return checksum(parsed.target)
 
 
 def load_model(config: ModelConfig, *, size: int | None = None, noise: str | None = None) -> Classifier:
@@ -173,25 +170,17 @@ def load(
     if not isinstance(model, str):
         return wrap_model(model, options)
     spec = parse_spec(model)
+    if spec.kind in ("folder", "yaml"):
+        options.refuse_all(spec.target)
     return _LOADERS[spec.kind](spec.target, options)
 
 
-def _load_folder(folder: str, options: ModelOptions) -> Classifier:
-    options.refuse_all(folder)
-    return load_folder(folder)
-
-
-def _load_described(file: str, options: ModelOptions) -> Classifier:
-    options.refuse_all(file)
-    return load_model(ModelConfig(file))
-
-
 _LOADERS: dict[Kind, Callable[[str, ModelOptions], Classifier]] = {
-    "folder": _load_folder,
+    "folder": lambda folder, _: load_folder(folder),
     "network": load_network,
     "timm": lambda name, options: load_network(f"timm:{name}", options),
     "hf": load_hf,
     "onnx": load_onnx,
-    "yaml": _load_described,
+    "yaml": lambda file, _: load_model(ModelConfig(file)),
     "code": load_code,
 }

@@ -184,10 +184,10 @@ def _build_network(path: Path, card: ModelCard, tensors: Mapping[str, Tensor], d
     return build_backbone(card.architecture, len(card.label_names), dropout=dropout, size=card.image_size[0]).network
 
 
-def folder_checksum(path: Path) -> str:
+def folder_checksum(folder: Path | str) -> str:
     """The hash of the folder's weights, before it is taken for a model."""
-    read_card(path)
-    return file_checksum(_weights_file(path))
+    read_card(Path(folder))
+    return file_checksum(_weights_file(Path(folder)))
 
 
 def _weights_file(path: Path) -> Path:
