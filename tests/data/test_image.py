@@ -26,14 +26,6 @@ def test_rgb(tmp_path):
     np.testing.assert_array_equal(image, pixels.transpose(2, 0, 1))
 
 
-def test_grey_jpeg(tmp_path):
-    """Grey is repeated in the three channels."""
-    image = read_image(saved(tmp_path, Image.new("L", (9, 6), 140), "grey.jpg"))
-    assert image.shape == (3, 6, 9)
-    assert abs(int(image[0, 0, 0]) - 140) <= 1
-    np.testing.assert_array_equal(image[0], image[2])
-
-
 def test_cmyk_jpeg(tmp_path):
     """A CMYK JPEG keeps its colours."""
     red = Image.new("RGB", (16, 16), (250, 10, 20)).convert("CMYK")

@@ -18,13 +18,6 @@ def test_subset():
     np.testing.assert_array_equal(part[7].image, dataset[position].image)
 
 
-def test_subset_is_random():
-    """A subset is not the beginning of the dataset."""
-    positions = subset(DigitsDataset("test"), 100).positions
-    assert max(positions) > 900
-    assert min(positions) < 100
-
-
 @pytest.mark.parametrize("images", [0, 11])
 def test_subset_of_wrong_size(images):
     """A subset of no images, or of more than there are, is refused."""

@@ -28,44 +28,30 @@ def names(dataset, index):
 
 
 def test_labels_from_class_files(devkit):
-    """Labels come from the class files."""
+    """Labels come from the class files, difficult ones on request; any folder of the layout can be the root."""
     dataset = open_voc2007(devkit, "train", size=8)
     assert dataset.ids == ["000001", "000002", "000003"]
     assert [names(dataset, i) for i in range(3)] == [["person"], ["train"], []]
     assert all(dataset[i].image.shape == (3, 8, 8) for i in range(3))
     assert list(dataset.label_names) == sorted(dataset.label_names)
+    assert names(open_voc2007(devkit / "VOCdevkit", "train", difficult=True), 0) == ["dog", "person"]
+    assert len(open_voc2007(devkit / "VOCdevkit/VOC2007", "train")) == 3
 
 
-def test_difficult_objects(devkit):
-    """Difficult objects count only on request."""
-    assert names(open_voc2007(devkit, "train", difficult=True), 0) == ["dog", "person"]
-
-
-@pytest.mark.parametrize("inner", ["VOCdevkit", "VOCdevkit/VOC2007"])
-def test_roots_of_the_layout(devkit, inner):
-    """Any folder of the official layout can be the root."""
-    assert len(open_voc2007(devkit / inner, "train")) == 3
-
-
-def test_image_missing_from_class_file(devkit):
-    """A class file that lacks an image of the split is named."""
-    path = devkit / "VOCdevkit/VOC2007/ImageSets/Main/cat_train.txt"
-    path.write_text("000001 -1\n000003 -1\n")
-    with pytest.raises(DataError, match=r"cat_train\.txt: no line for image '000002' \(1 missing\)"):
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("000001 -1\n000003 -1\n", r"cat_train\.txt: no line for image '000002' \(1 missing\)"),
+        ("000001 2\n", "'000001 2' is not 'ID MARK'"),
+    ],
+)
+def test_bad_class_file(devkit, lines, message):
+    """A class file that lacks an image, or has a bad mark, is named; so is a wrong root."""
+    (devkit / "VOCdevkit/VOC2007/ImageSets/Main/cat_train.txt").write_text(lines)
+    with pytest.raises(DataError, match=message):
         open_voc2007(devkit, "train")
-
-
-def test_bad_mark(devkit):
-    """A bad mark is quoted."""
-    (devkit / "VOCdevkit/VOC2007/ImageSets/Main/cow_train.txt").write_text("000001 2\n")
-    with pytest.raises(DataError, match="'000001 2' is not 'ID MARK'"):
-        open_voc2007(devkit, "train")
-
-
-def test_wrong_root(tmp_path):
-    """A wrong root raises with the folder to give."""
     with pytest.raises(DataError, match="give the folder that contains VOCdevkit"):
-        open_voc2007(tmp_path)
+        open_voc2007(devkit / "elsewhere")
 
 
 def test_real_voc_images(voc_root):

@@ -1,4 +1,4 @@
-"""Specs that name no model, and options that no loader may ignore."""
+"""Names of models, told apart without loading anything, and options that no loader may ignore."""
 
 import pytest
 from small_models import LABELS
@@ -9,27 +9,19 @@ from multiguard.errors import ModelError
 from multiguard.models import load
 from multiguard.models.backbone import build_backbone
 from multiguard.models.model_folder import ModelCard, save_folder
+from multiguard.models.spec import parse_spec
 
 
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("toy_models:missing", "unknown name in toy_models 'missing'"),
         ("no_such_module_here:f", "cannot be imported: ModuleNotFoundError: No module named 'no_such_module_here'"),
-        ("toy_models:not_a_function", "is of type int"),
-        ("toy_models:a_number", "not int"),
         ("resnet18", "unknown model"),
-        ("timm:", "unknown model"),
         (":x", "unknown model ':x'"),
-        ("x:", "unknown model"),
-        (":", "unknown model"),
         ("", "unknown model"),
         ("no_such_file.py:net", "is no such file"),
         ("weights.pth", "weights alone do not say which network"),
-        ("weights.safetensors", "weights alone do not say which network"),
         ("gone.onnx", "no such file"),
-        ("torch:no_such_name", "unknown name in torch"),
-        ("shutil:copyfile", "requires 2 arguments; expected a function of one batch"),
     ],
 )
 def test_unknown_spec(spec, message):
@@ -66,3 +58,27 @@ def test_repeated_label():
     """Two scores of one name raise an error before anything is voted on."""
     with pytest.raises(ModelError, match="the label 'cat' is named twice"):
         load(lambda rows: rows, labels=["cat", "dog", "cat"])
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run folder with a model in it."""
+    card = ModelCard("cnn:4", ("a", "b"), (16, 16), (0.5,) * 3, (0.5,) * 3, Gaussian(0.25))
+    save_folder(tmp_path / "run" / "model", card, build_backbone("cnn:4", 2).network)
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("inside", [".", "model", "model/model.safetensors"])
+def test_model_in_run_folder(run, inside):
+    """A model folder, its weights file and the run folder around it are one model."""
+    assert load(str(run / inside)).label_names == ("a", "b")
+    assert parse_spec(str(run / inside)).kind == "folder"
+
+
+def test_suffixes(tmp_path):
+    """Files and folders are recognised without a prefix."""
+    (tmp_path / "config.json").write_text("{}")
+    assert parse_spec(str(tmp_path)).kind == "hf"
+    assert parse_spec(str(tmp_path / "model.safetensors")).kind == "hf"
+    assert parse_spec("models/tagger.ONNX").kind == "onnx"
+    assert [parse_spec(name).kind for name in ("my.py:net", "a/my.py:net", "pkg.mod:net")] == ["code"] * 3

@@ -38,13 +38,3 @@ def test_session(tmp_path):
     network = write_onnx(tmp_path / "model.onnx", "N")
     session = pytest.importorskip("onnxruntime").InferenceSession(str(tmp_path / "model.onnx"))
     assert np.array_equal(votes_of(load(session, labels=LABELS)), expected_votes(network))
-
-
-def test_damaged_onnx_file(tmp_path):
-    """A missing or damaged file is refused."""
-    pytest.importorskip("onnx")
-    (tmp_path / "model.onnx").write_bytes(b"nonsense")
-    with pytest.raises(ModelError, match="cannot be loaded"):
-        load(f"onnx:{tmp_path / 'model.onnx'}", labels=LABELS, output="logits")
-    with pytest.raises(ModelError, match="no such file"):
-        load(f"onnx:{tmp_path / 'none.onnx'}", labels=LABELS, output="logits")

@@ -36,14 +36,6 @@ def test_contents_of_torch_files(tmp_path):
     assert list(read_weights(tmp_path / "wrapped.pth")) == ["a"]
 
 
-@pytest.mark.parametrize("name", ["w.pth", "w.safetensors"])
-def test_empty_weights_file(tmp_path, name):
-    """An empty weights file is named."""
-    (tmp_path / name).touch()
-    with pytest.raises(ModelError, match=f"{name}: not readable as safetensors"):
-        read_weights(tmp_path / name)
-
-
 def test_missing_library():
     """A missing library is named with its extra."""
     with pytest.raises(ModelError, match=r"pip install 'multiguard\[onnx\]'"):

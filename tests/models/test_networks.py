@@ -1,13 +1,21 @@
-"""EfficientNet-Lite in plain torch: timm's logits with timm's weights, and random skips in training."""
+"""The built-in networks: EfficientNet-Lite with timm's logits, and the U-Net denoiser in front of it."""
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional
 
+from multiguard.certify import Gaussian
 from multiguard.models.backbone import build_backbone
-from multiguard.models.networks import EfficientNetLite, InvertedBlock, SameConv2d, set_drop_path
+from multiguard.models.model_folder import ModelCard, load_folder, save_folder
+from multiguard.models.networks import (
+    DenoisingNetwork,
+    EfficientNetLite,
+    InvertedBlock,
+    SameConv2d,
+    UNet,
+    set_drop_path,
+)
 
 
 def timm_network(variant: int, **options) -> nn.Module:
@@ -52,17 +60,6 @@ def test_size():
     assert behind.network.size == 64
 
 
-@torch.no_grad()
-def test_imagenet_weights(lite0_weights):
-    """The published weights fit by name, and give timm's logits."""
-    weights = load_file(lite0_weights)
-    reference, network = timm_network(0), EfficientNetLite(1000).eval()
-    reference.load_state_dict(weights)
-    network.load_state_dict(weights)
-    images = torch.rand(1, 3, 224, 224, generator=torch.Generator().manual_seed(1)) * 2 - 1
-    torch.testing.assert_close(network(images), reference(images), atol=1e-5, rtol=0)
-
-
 @pytest.mark.parametrize("size", [7, 8, 9])
 @pytest.mark.parametrize("kernel", [3, 5])
 def test_padding(size, kernel):
@@ -105,3 +102,44 @@ def test_drop_path_depth():
     set_drop_path(network, 0.2)
     rates = [block.drop_path for block in network.modules() if isinstance(block, InvertedBlock)]
     assert rates == pytest.approx([0.2 * block / 16 for block in range(1, 16)])
+
+
+@pytest.mark.parametrize("size", [(16, 16), (224, 208), (37, 50), (5, 9)])
+def test_sizes_of_unet(size):
+    """Any size of the input is the size of the output, and multiples of 16 are not padded."""
+    torch.manual_seed(0)
+    network = UNet(8).eval()
+    images = torch.randn(1, 3, *size)
+    with torch.no_grad():
+        clean = network(images)
+        whole = network(nn.functional.pad(images, (0, -size[1] % 16, 0, -size[0] % 16), mode="replicate"))
+    assert clean.shape == images.shape
+    torch.testing.assert_close(clean, whole[..., : size[0], : size[1]])
+
+
+@pytest.mark.parametrize("size", [(32, 64), (33, 50)])
+def test_pool(size):
+    """With pool=2 it is the same network on the means of 2 x 2 pixels; at an odd edge, of those that there are."""
+    torch.manual_seed(0)
+    pooled, plain = UNet(8, pool=2).eval(), UNet(8).eval()
+    plain.load_state_dict(pooled.state_dict())
+    images = torch.randn(2, 3, *size)
+    rows = [images[:, :, y : y + 2].mean(2) for y in range(0, size[0], 2)]
+    means = torch.stack(
+        [torch.stack([row[..., x : x + 2].mean(-1) for x in range(0, size[1], 2)], -1) for row in rows], 2
+    )
+    with torch.no_grad():
+        torch.testing.assert_close(pooled(images), plain(means))
+
+
+def test_model_folder(tmp_path):
+    """A model folder restores the U-Net with the network behind it, and both are trained."""
+    torch.manual_seed(0)
+    network = build_backbone("unet:8+lite:0", 2).network
+    assert isinstance(network, DenoisingNetwork)
+    images = torch.rand(2, 3, 64, 64)
+    network.train()(images).sum().backward()
+    assert all(weights.grad is not None for weights in network.parameters())
+    save_folder(tmp_path, ModelCard("unet:8+lite:0", ("a", "b"), (64, 64), (0.5,), (0.5,), Gaussian(0.5)), network)
+    with torch.no_grad():
+        torch.testing.assert_close(load_folder(tmp_path)(images), network.eval()((images - 0.5) / 0.5))
