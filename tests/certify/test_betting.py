@@ -179,7 +179,7 @@ def test_few_draws() -> None:
     assert certified_radii([[0]] * 90, [0], TopK(1, 1), num_labels=2, **BETTING).true[0] > 0.2
 
 
-@pytest.mark.parametrize("rule", [TopK(20, 14), Threshold(0.5)], ids=["top-k", "threshold"])
+@pytest.mark.parametrize("rule", [TopK(8, 14), Threshold(0.5)], ids=["top-k", "threshold"])
 def test_many_labels(rule: Rule) -> None:
     """More labels in L than subsets can be taken of; some claims are made, none that the votes contradict."""
     rng = np.random.default_rng(2)
@@ -187,7 +187,7 @@ def test_many_labels(rule: Rule) -> None:
     if isinstance(rule, TopK):
         votes = np.argsort(-(votes + 0.1 * rng.random(votes.shape)), axis=1)[:, :14]
     radii = certified_radii(votes, range(14), rule, num_labels=40, **BETTING)
-    assert np.sum(radii.true > 0.3) >= 10
+    assert np.sum(radii.true > 0.3) >= (8 if rule.ranked else 10)
     assert radii.false is None or np.sum(radii.false > 0.3) >= 10
 
 

@@ -274,7 +274,7 @@ def radii_of(case, **options) -> tuple[np.ndarray, np.ndarray]:
     return found.true, found.false
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(set_votes(), st.sampled_from(["joint", "independent"]))
 def test_shape_and_order(case, method: str) -> None:
     """Floors never rise, ceilings never fall; more alpha proves no less, and radii scale with sigma."""

@@ -33,18 +33,18 @@ def test_default_method_of_sorted_votes(r: float, draws: int) -> None:
 
 def test_default_of_independent_draws() -> None:
     """Sorted votes have the radii of `joint`, independent draws nearly always those of `coupled`."""
-    votes = list(np.random.default_rng(5).choice(2, (300, 200, 1), p=[0.9, 0.1]))
+    votes = list(np.random.default_rng(5).choice(2, (100, 200, 1), p=[0.9, 0.1]))
     options = {"num_labels": 2, "sigma": 1.0}
-    batch = certified_radii_batch([SORTED, *votes], [[0]] * 301, ONE, **options)
+    batch = certified_radii_batch([SORTED, *votes], [[0]] * 101, ONE, **options)
     level = {"alpha": 0.001 / 1.001}
     coupled, joint = (
-        certified_radii_batch([SORTED, *votes], [[0]] * 301, ONE, method=m, **level, **options)
+        certified_radii_batch([SORTED, *votes], [[0]] * 101, ONE, method=m, **level, **options)
         for m in ("coupled", "joint")
     )
     assert batch[0].true == joint[0].true == certified_radii(SORTED, [0], ONE, **options).true
     assert coupled[0].true != joint[0].true
     same = sum(found.true == other.true for found, other in zip(batch[1:], coupled[1:], strict=True))
-    assert same >= 295
+    assert same >= 96
 
 
 @pytest.mark.parametrize(("r", "draws"), [(0.02, 300), (0.5, 300), (1.0, 300), (1.5, 300), (1.0, 1000)])

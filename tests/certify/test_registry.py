@@ -18,7 +18,7 @@ def like_joint(hits, labels, rule, *, noise, alpha):
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch):
-    monkeypatch.setattr("multiguard.certify.registry._OWN", {})
+    monkeypatch.setattr("multiguard.certify.rules._OWN", {})
     register_method("mine", like_joint, guarantee="that of joint", rules=("top-k", "threshold"))
 
 

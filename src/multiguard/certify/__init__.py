@@ -19,8 +19,7 @@ from multiguard.certify.radii import (
     exact_radii,
     label_radii,
 )
-from multiguard.certify.registry import register_method
-from multiguard.certify.rules import METHODS, Method, Rule, RuleName, Threshold, TopK, make_rule
+from multiguard.certify.rules import METHODS, Method, Rule, RuleName, Threshold, TopK, make_rule, register_method
 from multiguard.certify.stopping import settled_by_betting
 
 __all__ = [

@@ -23,7 +23,6 @@ from multiguard.certify.joint import (
     joint_radii,
 )
 from multiguard.certify.noise import BandAblation, Noise, SampledNoise, check_sampled, resolve_noise
-from multiguard.certify.registry import own_method
 from multiguard.certify.rules import (
     COUPLED_FROM,
     Method,
@@ -32,6 +31,7 @@ from multiguard.certify.rules import (
     check_method,
     default_label_method,
     default_method,
+    own_method,
 )
 from multiguard.certify.theorem1 import jia_radii, paper_radii
 from multiguard.errors import InvalidInputError
