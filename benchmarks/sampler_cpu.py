@@ -25,7 +25,7 @@ from benchmarks.sampler_gpu import Jpegs
 from multiguard.certify import TopK
 from multiguard.models import Classifier, load
 from multiguard.smooth import AdaptivePlan, Smoother, adaptive, stream, vote_dataset
-from multiguard.smooth.schedule import Batch
+from multiguard.smooth.stream import Batch
 
 ROUNDS = 31
 THREADS = 2

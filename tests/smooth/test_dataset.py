@@ -14,10 +14,9 @@ from multiguard.data import image_hash
 from multiguard.errors import DataError, InvalidInputError, VotesError
 from multiguard.models import classifier as models_classifier
 from multiguard.models import load
-from multiguard.smooth import Smoother, fingerprint, vote_dataset
+from multiguard.smooth import Smoother, settings, vote_dataset
 from multiguard.smooth import dataset as smooth_dataset
-from multiguard.smooth.dataset import VoteRun
-from multiguard.smooth.reader import ImageReader
+from multiguard.smooth.dataset import ImageReader, VoteRun
 from multiguard.votes import read_votes
 from multiguard.votes import shard_writer as votes_writer
 
@@ -207,7 +206,7 @@ def test_one_decode_per_image(tmp_path, monkeypatch):
         calls[name] += 1
         return function(*args, **kwargs)
 
-    monkeypatch.setattr(fingerprint, "state_hash", partial(counted, "hash", models_classifier.state_hash))
+    monkeypatch.setattr(settings, "state_hash", partial(counted, "hash", models_classifier.state_hash))
     monkeypatch.setattr(smooth_dataset, "state_hash", partial(counted, "check", models_classifier.state_hash))
     monkeypatch.setattr(votes_writer, "load_manifest", partial(counted, "manifest", votes_writer.load_manifest))
     images = Images(7)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multiguard.errors import InvalidInputError
-from multiguard.smooth.inputs import image_tensor
-from multiguard.smooth.schedule import Batch, Job, Segment, Sizer, check_draws, pack
+from multiguard.smooth.engine import image_tensor
+from multiguard.smooth.stream import Batch, Job, Segment, Sizer, check_draws, pack
 
 
 def job(number: int, draws: int, size: int = 1) -> Job:

@@ -20,7 +20,7 @@ from multiguard.errors import DataError, InvalidInputError, ModelError
 from multiguard.io.names import unknown_name
 from multiguard.models import load
 from multiguard.smooth import Smoother
-from multiguard.smooth.inputs import image_tensor
+from multiguard.smooth.engine import image_tensor
 from multiguard.smooth.noise_source import noise_key
 from multiguard.smooth.settings import resolve_device
 

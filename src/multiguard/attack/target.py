@@ -14,8 +14,7 @@ from multiguard.certify.noise import HIDDEN
 from multiguard.errors import ModelError
 from multiguard.models.classifier import Classifier
 from multiguard.smooth import Smoother
-from multiguard.smooth.engine import check_scores, score_limit
-from multiguard.smooth.inputs import image_tensor, to_pixels
+from multiguard.smooth.engine import check_scores, image_tensor, score_limit, to_pixels
 from multiguard.smooth.noise_source import HOST_PHILOX, HostNoise, Stream, key_words
 from multiguard.smooth.philox import device_noise
 from multiguard.smooth.settings import DTYPES, Settings

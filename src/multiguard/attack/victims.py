@@ -21,7 +21,7 @@ from multiguard.certify import Rule
 from multiguard.evaluate.attack_outcomes import CLEAN, Goal, goals
 from multiguard.io.short_repr import short_repr
 from multiguard.smooth import Smoother
-from multiguard.smooth.inputs import copy_to_device, image_tensor, to_pixels
+from multiguard.smooth.engine import copy_to_device, image_tensor, to_pixels
 from multiguard.smooth.noise_source import noise_key
 
 Progress = Callable[[int], None]

@@ -17,7 +17,7 @@ from multiguard.models.config import ModelConfig, recorded_model
 from multiguard.models.denoiser import denoised_checksum
 from multiguard.models.loading import load_model, runs_code, weights_checksum
 from multiguard.smooth import Smoother
-from multiguard.smooth.fingerprint import execution
+from multiguard.smooth.settings import execution
 
 # These decide the last digits of the scores; the noise does not depend on them.
 _EXECUTION = (

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 FINISHING = "the shards under way are finished first"
 
-_Data = Annotated[DataConfig, Fields(help={"seed": "Seed of that sample [0], and of the noise [random]."})]
 _Target = Annotated[
     dict[str, Any],
     Fields(
@@ -43,7 +42,7 @@ _DryRun = Annotated[bool, Option("--dry-run", help="Say what would happen, and w
 @with_options
 def vote_command(
     model: ModelConfig,
-    data: _Data,
+    data: DataConfig,
     vote: VoteConfig,
     target: _Target,
     out: _Out = None,

@@ -132,6 +132,19 @@ def first_input(data: Any, feature_names: Sequence[str] | None = None) -> NDArra
     raise error
 
 
+def named_row(given: Any, names: Sequence[str] | None) -> Any:
+    """The values of a pandas Series, or of a data frame of one row, in the order of these names; other data as it is.
+
+    A missing or a further name raises `DataError`.
+    """
+    frame = given.to_frame().T.infer_objects() if hasattr(given, "to_frame") and hasattr(given, "array") else given
+    if (rows := _values("the input", frame, names)) is frame:
+        return given
+    if len(rows) != 1:
+        raise DataError(f"the input is a data frame of {len(rows)} rows; expected one row")
+    return as_input(rows[0])
+
+
 def _open(data: Any, label_names: Sequence[str], feature_names: Sequence[str] | None) -> Dataset:
     if all(hasattr(data, name) for name in _OURS):
         dataset: Dataset = data

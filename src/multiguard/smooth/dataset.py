@@ -1,34 +1,39 @@
 """Voting on a dataset: images are decoded ahead of the device, draws are packed, shards are written behind it."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import numpy as np
+
+from multiguard.certify.arguments import check_count
 from multiguard.data.image import image_hash
 from multiguard.data.in_memory import as_dataset, first_input
 from multiguard.data.sample import Dataset, Sample
-from multiguard.errors import ImageError, ImageFailure, InvalidInputError, ModelError, VotesError
+from multiguard.errors import DataError, ImageError, ImageFailure, InvalidInputError, ModelError, VotesError
+from multiguard.io.folders import check_content
 from multiguard.io.lock import folder_lock
 from multiguard.io.ranks import this_rank
 from multiguard.models.classifier import state_checksum, state_hash
 from multiguard.smooth.adaptive import AdaptivePlan, Stopping
-from multiguard.smooth.fingerprint import make_provenance
 from multiguard.smooth.noise_source import resolve_seed
-from multiguard.smooth.reader import ImageReader
 from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter, ShardVotes
-from multiguard.smooth.schedule import check_draws, whole_number
-from multiguard.smooth.settings import check_choice
+from multiguard.smooth.settings import check_choice, make_provenance
 from multiguard.smooth.smoother import Smoother
-from multiguard.votes import Manifest, Provenance, VoteRow, Votes, VotesWriter
+from multiguard.smooth.stream import check_draws, whole_number
+from multiguard.votes import Manifest, Provenance, Votes, VotesWriter, read_votes
 
 if TYPE_CHECKING:
-    from multiguard.smooth.distributed import Team, Work
+    from multiguard.smooth.distributed import Team
+
 
 Progress = Callable[[int, int], None]
 OnError = Literal["stop", "record"]
@@ -114,37 +119,51 @@ def open_data(smoother: Smoother, data: Any) -> Dataset:
     return as_dataset(data, classifier.label_names, classifier.feature_names)
 
 
-def _scheme(
-    smoother: Smoother,
-    *,
-    draws: int | None,
-    adaptive: AdaptivePlan | None,
-    pilot_draws: int,
-    labelled: bool,
-    noise_seed: int | None,
-) -> Scheme:
-    """The draws of every image, checked."""
-    if (positions := smoother.noise.positions) is not None:
-        if draws not in (None, positions) or adaptive is not None or pilot_draws:
-            raise InvalidInputError(
-                f"every band of {smoother.noise} votes once, {positions} draws per image; leave out draws, adaptive "
-                "and pilot_draws."
-            )
-        draws = positions
-    if (draws is None) == (adaptive is None):
+def check_labels(dataset: Dataset) -> bool:
+    """Whether labels are given; a dataset that should have labels, of which none has any, raises."""
+    if not getattr(dataset, "labelled", True):
+        return False
+    known = getattr(dataset, "labels", None)
+    if not any(map(len, _labels(dataset) if known is None else known)):
         raise InvalidInputError(
-            "draws is a fixed number of draws, adaptive a plan of when to stop; give one of the two."
+            f"none of the {len(dataset)} inputs has a label, so there is nothing to certify; give (X, None) to certify "
+            "the labels that are predicted"
         )
-    stops = (draws,) if draws is not None else adaptive.stops if adaptive is not None else ()
-    labels = len(smoother.classifier.label_names)
-    return Scheme(
-        noise_seed=whole_number("noise_seed", resolve_seed(noise_seed)),
-        any_noise_seed=noise_seed is None,
-        stops=tuple(check_draws(number) for number in stops),
-        stopping=None if adaptive is None else Stopping(adaptive, smoother.settings, labels, labelled=labelled),
-        pilot_draws=whole_number("pilot_draws", pilot_draws),
-        labelled=bool(labelled),
-    )
+    return True
+
+
+def _labels(dataset: Dataset) -> Iterator[tuple[int, ...]]:
+    """The labels of each input that can be used; one that cannot may have some."""
+    for index in range(len(dataset)):
+        try:
+            yield dataset[index].labels
+        except ImageError:
+            yield (0,)
+
+
+@contextmanager
+def progress_bars(show: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """A function to call with (what is being done, done, total); silent where there is nothing to draw a bar on."""
+    if show:
+        from rich.console import Console
+        from rich.progress import Progress as Bars
+        from rich.progress import TaskID
+
+        console = Console()
+        jupyter = console.is_jupyter and find_spec("ipywidgets") is not None
+        show = jupyter or (console.is_terminal and not console.is_jupyter)
+    if not show:
+        yield lambda doing, done, total: None
+        return
+    with Bars(console=console, transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def report(doing: str, done: int, total: int) -> None:
+            if doing not in tasks:
+                tasks[doing] = bars.add_task(doing, total=total)
+            bars.update(tasks[doing], completed=done)
+
+        yield report
 
 
 class VoteRun:
@@ -178,8 +197,7 @@ class VoteRun:
             raise InvalidInputError(
                 "the data holds no labels (Y is None); give labelled=False and pilot_draws to choose them."
             )
-        how: dict[str, Any] = {"pilot_draws": pilot_draws, "labelled": labelled, "noise_seed": noise_seed}
-        self._scheme = _scheme(smoother, draws=draws, adaptive=adaptive, **how)
+        self._scheme = _scheme(smoother, draws, adaptive, pilot_draws, labelled, noise_seed)
         check_choice("on_error", on_error, get_args(OnError))
         self.smoother, self._record = smoother, on_error == "record"
         self._shard_images = whole_number("shard_images", shard_images)
@@ -212,27 +230,21 @@ class VoteRun:
         kinds = [(sample.image.shape, sample.image.dtype) for sample in samples]
         return [sample for sample, kind in zip(samples, kinds, strict=True) if kind == kinds[0]]
 
-    def votes(self, progress: Progress | None = None) -> Votes:
-        """The votes, in memory: no file is opened."""
+    def votes(self, progress: Progress | None = None, folder: Path | None = None) -> Votes:
+        """The votes, in memory: no file is opened; or in a folder, where the same run is resumed."""
+        if folder is not None:
+            check_content(folder, "votes")
+            self.write(folder, progress=progress)
+            return read_votes(folder)
         if (rank := this_rank()).count > 1:
             raise InvalidInputError(
                 f"votes in memory are made in one process, and this is one of {rank.count} (WORLD_SIZE); vote in "
                 "several with vote_dataset or `multiguard vote`, then certify the votes in one"
             )
-        manifest, done = Manifest(self.provenance, self._shard_images), count(1)
-        total = len(self.provenance.image_ids)
-
-        def on_image() -> None:
-            number = next(done)
-            if progress is not None:
-                progress(number, total)
-
-        self._begin(manifest.positions(0))
-        shards = sorted(self._shards(range(manifest.shard_count), manifest, on_image), key=lambda shard: shard.index)
-        self.smoother.end(self._checksum)
-        failures = [failure for shard in shards for failure in shard.failures]
-        _check_any(failures, total)
-        return Votes.of(self.provenance, [row for shard in shards for row in shard.rows], failures)
+        writer, total, done = self._writer(None), len(self.provenance.image_ids), count(1)
+        self._vote(writer, writer.missing(), lambda: (progress or _no_progress)(next(done), total))
+        _check_any(writer.manifest.failures, total)
+        return writer.votes()
 
     def write(
         self,
@@ -254,12 +266,14 @@ class VoteRun:
             team = Team.current()
             if team.rank.is_main:
                 writer = self._writer(Path(folder), discard)
-                self._lead(team, writer, progress or (lambda done, total: None), stop)
+                self._lead(team, writer, progress or _no_progress, stop)
                 return writer.manifest
             self._follow(team, Path(folder), stop)
             return None
 
-    def _writer(self, folder: Path, discard: Callable[[Path], None] | None = None, *, main: bool = True) -> VotesWriter:
+    def _writer(
+        self, folder: Path | None, discard: Callable[[Path], None] | None = None, *, main: bool = True
+    ) -> VotesWriter:
         return VotesWriter(
             folder,
             self.provenance,
@@ -267,7 +281,7 @@ class VoteRun:
             keep_failures=self._record,
             main=main,
             any_noise_seed=self._scheme.any_noise_seed,
-            same_images=lambda stored: self._images.are_those_of(folder, stored),
+            same_images=lambda stored: folder is not None and self._images.are_those_of(folder, stored),
             discard=discard,
         )
 
@@ -276,7 +290,8 @@ class VoteRun:
         todo, total = writer.missing(), len(self.provenance.image_ids)
         done = total - sum(len(writer.manifest.positions(shard)) for shard in todo)
         with team.lead(todo, done, stop) as work:
-            self._vote(work, writer, lambda: progress(work.count_image(), total))
+            self._vote(writer, work, lambda: progress(work.count_image(), total))
+            work.leave()
             work.wait(lambda images: progress(images, total))
         writer.finish()
         if writer.missing() and not stop():
@@ -289,37 +304,27 @@ class VoteRun:
     def _follow(self, team: "Team", folder: Path, stop: Callable[[], bool]) -> None:
         """Vote on some of the shards that the main process lists."""
         with team.join(stop) as work:
-            if work is not None and work.todo:
-                self._vote(work, self._writer(folder, main=False), work.count_image)
-            elif work is not None:
+            if work is not None:
+                if work.todo:
+                    self._vote(self._writer(folder, main=False), work, work.count_image)
                 work.leave()
 
-    def _vote(self, work: "Work", writer: VotesWriter, on_image: Callable[[], object]) -> None:
-        """Vote on shards until none is left; each is written in a thread, at most one behind the device."""
-        if work.todo:
-            self._begin(writer.manifest.positions(work.todo[0]))
+    def _vote(self, writer: VotesWriter, shards: Iterable[int], on_image: Callable[[], object]) -> None:
+        """Vote on these shards; each is written in a thread, at most one behind the device."""
+        images = (
+            ShardImages(index, self._images.samples(writer.manifest.positions(index)), writer.started(index))
+            for index in shards
+        )
+        run = writer.manifest.provenance
+        scheme = replace(self._scheme, noise_seed=run.noise_seed, stops=run.stops or (run.draws,))
+        if writer.missing():
+            self._begin(writer.manifest.positions(writer.missing()[0]))
         with ThreadPoolExecutor(1) as pool:
             writing = pool.submit(lambda: None)
-            for votes in self._shards(work, writer.manifest, on_image, writer.started):
+            for votes in ShardVoter(self.smoother, images, scheme, on_image, record_failures=self._record):
                 writing.result()
                 writing = pool.submit(self._keep, writer, votes)
             writing.result()
-        work.leave()
-
-    def _shards(
-        self,
-        indices: Iterable[int],
-        manifest: Manifest,
-        on_image: Callable[[], object],
-        started: Callable[[int], Mapping[str, VoteRow]] = lambda index: {},
-    ) -> Iterable[ShardVotes]:
-        """The votes of these shards, each as soon as it is complete."""
-        shards = (
-            ShardImages(index, self._images.samples(manifest.positions(index)), started(index)) for index in indices
-        )
-        run = manifest.provenance
-        scheme = replace(self._scheme, noise_seed=run.noise_seed, stops=run.stops or (run.draws,))
-        return ShardVoter(self.smoother, shards, scheme, on_image, record_failures=self._record)
 
     def _begin(self, positions: range) -> None:
         """Before the first votes: the model is probed, and has the hash that is recorded of it."""
@@ -340,10 +345,155 @@ class VoteRun:
         writer.write(votes.index, votes.rows, votes.failures)
 
 
+def _no_progress(done: int, total: int) -> None:
+    pass
+
+
+def _scheme(
+    smoother: Smoother,
+    draws: int | None,
+    adaptive: AdaptivePlan | None,
+    pilot_draws: int,
+    labelled: bool,
+    noise_seed: int | None,
+) -> Scheme:
+    """The draws of every image, checked."""
+    if (positions := smoother.noise.positions) is not None:
+        if draws not in (None, positions) or adaptive is not None or pilot_draws:
+            raise InvalidInputError(
+                f"every band of {smoother.noise} votes once, {positions} draws per image; leave out draws, adaptive "
+                "and pilot_draws."
+            )
+        draws = positions
+    if (draws is None) == (adaptive is None):
+        raise InvalidInputError(
+            "draws is a fixed number of draws, adaptive a plan of when to stop; give one of the two."
+        )
+    stops = (draws,) if draws is not None else adaptive.stops if adaptive is not None else ()
+    labels = len(smoother.classifier.label_names)
+    return Scheme(
+        noise_seed=whole_number("noise_seed", resolve_seed(noise_seed)),
+        any_noise_seed=noise_seed is None,
+        stops=tuple(check_draws(number) for number in stops),
+        stopping=None if adaptive is None else Stopping(adaptive, smoother.settings, labels, labelled=labelled),
+        pilot_draws=whole_number("pilot_draws", pilot_draws),
+        labelled=bool(labelled),
+    )
+
+
 def _check_any(failures: Sequence[ImageFailure], total: int) -> None:
     """Raises `VotesError` if all images have failed."""
     if len(failures) == total:
         raise VotesError(
             f"none of {total} images could be voted on, such as {failures[0].image_id!r}: {failures[0].reason}; "
             "fix that and vote again without --on-error record (on_error='stop'), which tries them again."
+        )
+
+
+_MAX_KEPT = 64  # decoded images that wait for their shard
+
+
+class ImageReader:
+    """Decodes each image once, in threads ahead of the device; images that identify the run are kept for the voting."""
+
+    def __init__(self, dataset: Dataset, readers: int, *, record: bool, pixels: bool) -> None:
+        self._pixels = pixels  # whether values must lie in [0, 1]
+        self._dataset, self._readers, self._record = dataset, check_count("readers", readers), record
+        self._kept: dict[int, Sample | ImageError] = {}
+
+    @cached_property
+    def first(self) -> int:
+        """The position of the first image that can be used; with `record` off, that must be image 0."""
+        if len(self._dataset) == 0:
+            raise InvalidInputError(f"the dataset {self._dataset.name!r} is empty; votes need at least one image.")
+        for position in range(len(self._dataset)):
+            with suppress(ImageError) if self._record else nullcontext():
+                self.peek(position)
+                return position
+        raise DataError(f"no image of {self._dataset.name!r} can be used, such as {self._kept[0]}")
+
+    def peek(self, position: int) -> Sample:
+        """The image, kept so that `samples` need not decode it again; one that cannot be used raises `ImageError`."""
+        outcome = self._kept.get(position) or self._decode(position)
+        if isinstance(outcome, ImageError):
+            self._kept[position] = outcome
+            raise outcome
+        if sum(isinstance(kept, Sample) for kept in self._kept.values()) < _MAX_KEPT:
+            self._kept[position] = outcome
+        return outcome
+
+    def samples(self, positions: range) -> Iterator[Sample | ImageFailure]:
+        """The images in order, or their failures."""
+        for position, reading in zip(positions, self._read_ahead(positions), strict=True):
+            outcome = reading.result()
+            if not isinstance(outcome, ImageError):
+                yield outcome
+                continue
+            if not self._record:
+                raise outcome
+            if position > self.first:
+                self._check_first()
+            yield ImageFailure(self._dataset.ids[position], " ".join(outcome.reason.split()))
+
+    def are_those_of(self, folder: Path, stored: Manifest) -> bool:
+        """Whether a folder holds votes on these images, although its run began with another first image.
+
+        A run that recorded its first images as failures is identified by a later image, also after they were fixed.
+        """
+        try:
+            votes = read_votes(folder, partial=True)
+        except VotesError:  # the writer finds the same error and raises it
+            return False
+        hashes = dict(zip(votes.ids, votes.image_hashes, strict=True))
+        failed = {failure.image_id for failure in votes.failures}
+        for position, image_id in enumerate(self._dataset.ids):
+            with suppress(ImageError):
+                digest = image_hash(self.peek(position).image)
+                if digest == stored.provenance.first_image_hash:
+                    return True
+                if image_id not in failed:
+                    return digest == hashes.get(image_id)
+        return False
+
+    def _read_ahead(self, positions: Iterable[int]) -> Iterator[Future[Sample | ImageError]]:
+        """The images in order while threads decode them, a few ahead of the current one."""
+        ahead: deque[Future[Sample | ImageError]] = deque()
+        with ThreadPoolExecutor(self._readers) as pool:
+            for position in positions:
+                ahead.append(pool.submit(self._take, position))
+                if len(ahead) > 4 * self._readers:
+                    yield ahead.popleft()
+            yield from ahead
+
+    def _take(self, position: int) -> Sample | ImageError:
+        return self._kept.pop(position, None) or self._decode(position)
+
+    def _decode(self, position: int) -> Sample | ImageError:
+        try:
+            sample = self._dataset[position]
+            if self._pixels:
+                _check_pixels(sample)
+        except ImageError as error:
+            return error
+        return sample
+
+    def _check_first(self) -> None:
+        """Raises `DataError` if the first image cannot be read any more: then no image is to blame."""
+        try:
+            self._dataset[self.first]
+        except ImageError as error:
+            raise DataError(
+                f"{error}; but it could be read when the run began, so the images may be gone or out of reach. "
+                "Make them available and run the same command again to resume"
+            ) from error
+
+
+def _check_pixels(sample: Sample) -> None:
+    """Raises `ImageError` unless the values are pixels: a radius must be in units of [0, 1]."""
+    image = sample.image
+    if image.dtype != np.uint8 and not (image.min() >= 0 and image.max() <= 1):
+        raise ImageError(
+            f"image {sample.id!r}",
+            f"holds values from {image.min():g} to {image.max():g}; an image of {image.dtype} must lie in [0, 1]: "
+            "divide it by 255, and leave normalisation to the classifier.",
         )

@@ -13,9 +13,9 @@ from multiguard.certify import Method, Noise, Rule, certified_radii, label_radii
 from multiguard.certify.arguments import check_alpha
 from multiguard.errors import InvalidInputError
 from multiguard.io.rounding import radius_text
-from multiguard.smooth.inputs import Image, content_id
+from multiguard.smooth.engine import Image, content_id
 from multiguard.smooth.noise_source import Stream, resolve_seed
-from multiguard.smooth.schedule import Job, check_draws
+from multiguard.smooth.stream import Job, check_draws
 from multiguard.votes.types import as_array
 
 if TYPE_CHECKING:

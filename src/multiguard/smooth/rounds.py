@@ -20,8 +20,8 @@ from multiguard.data.sample import Sample
 from multiguard.errors import ImageFailure, InvalidInputError, ModelError
 from multiguard.smooth.adaptive import Stopping
 from multiguard.smooth.noise_source import Stream
-from multiguard.smooth.schedule import Job
 from multiguard.smooth.smoother import Smoother
+from multiguard.smooth.stream import Job
 from multiguard.votes import DrawVotes, LabelSets, VoteRow
 from multiguard.votes.types import Ranked
 

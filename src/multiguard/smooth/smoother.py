@@ -14,21 +14,29 @@ import torch
 from numpy.typing import NDArray
 
 from multiguard.certify import Method, Rule
-from multiguard.certify.arguments import check_radii
+from multiguard.certify.arguments import check_alpha, check_radii
 from multiguard.certify.noise import Noise, resolve_noise
-from multiguard.errors import ImageFailure, ModelError
+from multiguard.data.in_memory import named_row
+from multiguard.errors import ImageFailure, InvalidInputError, ModelError
 from multiguard.io.names import shorten_names
+from multiguard.io.ranks import this_rank
 from multiguard.models.classifier import Output, state_checksum
 from multiguard.models.loading import load
 from multiguard.smooth.adaptive import AdaptivePlan
-from multiguard.smooth.engine import Step, make_step, noisy_images
-from multiguard.smooth.inputs import Image, content_id, copy_to_device, image_tensor, to_pixels
+from multiguard.smooth.engine import (
+    Image,
+    content_id,
+    copy_to_device,
+    image_tensor,
+    make_step,
+    noisy_images,
+    to_pixels,
+)
 from multiguard.smooth.noise_source import NoiseSource, Stream, noise_key, resolve_seed
 from multiguard.smooth.prediction import LivePrediction, Prediction, best_of, confirm_labels
 from multiguard.smooth.probe import check_unit, probe
-from multiguard.smooth.schedule import MAX_ROWS, BatchSize, Job, Sizer, check_draws, whole_number
 from multiguard.smooth.settings import Precision, Settings, resolve_device, resolve_settings
-from multiguard.smooth.stream import VoteStream
+from multiguard.smooth.stream import MAX_ROWS, BatchSize, Job, Sizer, Step, VoteStream, check_draws, whole_number
 from multiguard.votes.types import DrawVotes, LabelSets, as_array, packed_width, vote_dtype
 
 if TYPE_CHECKING:
@@ -184,7 +192,8 @@ class Smoother:
 
         Args:
             image: An array of any shape, uint8 or floating point. A uint8 value x of an image (channels, height,
-                width) is x / 255; those of any other shape are taken as they are.
+                width) is x / 255; those of any other shape are taken as they are. A pandas Series, or a data frame of
+                one row, is read by the names of its columns.
             draws: n, the number of noisy copies to classify.
             noise_seed: The seed of the noise; None draws a random one, which is not kept.
             image_id: The id of the image; it keys the noise.
@@ -201,7 +210,7 @@ class Smoother:
         >>> sets.hits()
         array([[ True,  True, False]])
         """
-        noise_seed = resolve_seed(noise_seed)
+        noise_seed, image = resolve_seed(noise_seed), named_row(image, self.classifier.feature_names)
         job = self.job(image, draws, noise_seed=noise_seed, image_id=image_id, first_draw=first_draw, stream=stream)
         most_rows = 1 << (job.draws - 1).bit_length()
         state = self.begin(image, most_rows)
@@ -314,6 +323,7 @@ class Smoother:
         Prediction of 1 label, noise seed 0:
           cat: stays up to 0.600
         """
+        image = named_row(image, self.classifier.feature_names)
         if self.noise.positions is not None:
             return self._predict_by_positions(image, rule, self.noise.positions, image_id)
         most = check_draws(draws)
@@ -394,23 +404,41 @@ class Smoother:
         >>> results.recall([0.0, 0.5, 1.0])
         array([0.5, 0.5, 0.5])
         """
-        from multiguard.pipeline.model_run import certify_data
+        from multiguard.evaluate import CertifyConfig, certify_votes
+        from multiguard.evaluate.methods import check_methods
+        from multiguard.smooth.dataset import VoteRun, check_labels, open_data, progress_bars
+        from multiguard.smooth.probe import data_warnings
 
-        return certify_data(
+        _check_certify(self, alpha, methods, draws)
+        dataset = open_data(self, data)
+        self.settings.check_rule(rule, len(dataset.label_names))
+        if methods:
+            check_methods(methods, rule, self.noise)
+        labelled, bands = check_labels(dataset), self.noise.enumerated
+        config = CertifyConfig(alpha=alpha, methods=tuple(methods or ())).with_rule(rule)
+        plan = None
+        if draws is None and not bands:
+            plan = AdaptivePlan(rule, self.noise.default_radii if radii is None else tuple(radii), max_draws, alpha)
+        run = VoteRun(
             self,
-            data,
-            rule,
-            alpha=alpha,
-            methods=methods,
+            dataset,
             draws=draws,
-            max_draws=max_draws,
-            radii=radii,
-            pilot_draws=pilot_draws,
-            out=out,
+            adaptive=plan,
+            pilot_draws=0 if labelled or bands else pilot_draws,
+            labelled=labelled,
             noise_seed=noise_seed,
             on_error=on_error,
-            progress=progress,
+            resumable=out is not None,
         )
+        tried = methods or ("betting" if plan else None,)
+        for warning in data_warnings(run, run.provenance.draws, rule, alpha, tried):
+            warnings.warn(warning, stacklevel=2)
+        votes_folder, folder = (None, None) if out is None else (Path(out) / "votes", Path(out) / "certificates")
+        with progress_bars(progress) as report:
+            votes = run.votes(partial(report, "voting"), votes_folder)
+            source: Literal["truth", "pilot"] = "truth" if labelled else "pilot"
+            results = certify_votes(config, votes, labels=source, out=folder, force=True, progress=report)
+        return replace(results, images=dataset)
 
     def __repr__(self) -> str:
         f = self.classifier
@@ -439,3 +467,20 @@ class Smoother:
                 yield job, LabelSets(rows.astype(np.uint8, copy=False), labels)
             else:
                 yield job, rows
+
+
+def _check_certify(smoother: Smoother, alpha: float, methods: Sequence[Method] | None, draws: int | None) -> None:
+    """Raises `InvalidInputError` for arguments of `Smoother.certify` that are wrong whatever the data is."""
+    if (rank := this_rank()).count > 1:
+        raise InvalidInputError(
+            f"Smoother.certify runs in one process, and this is one of {rank.count} (WORLD_SIZE); vote in several with "
+            "vote_dataset or `multiguard vote`, then certify the votes in one"
+        )
+    if isinstance(methods, str):
+        raise InvalidInputError(f"methods is the text {methods!r}; give a list of methods, such as methods=['joint']")
+    if draws is None and not smoother.noise.enumerated and any(method != "betting" for method in methods or ()):
+        raise InvalidInputError(
+            f"methods is {list(methods or ())}, and only 'betting' holds where each input takes as many draws as it "
+            "needs; give a fixed number of draws, such as draws=1000"
+        )
+    check_alpha(alpha)

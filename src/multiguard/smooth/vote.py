@@ -25,7 +25,7 @@ from multiguard.models.loading import chosen_noise, folder_noise, load_model, sq
 from multiguard.smooth.adaptive import AdaptivePlan
 from multiguard.smooth.config import VoteConfig
 from multiguard.smooth.dataset import VoteRun
-from multiguard.smooth.sanity import expectations
+from multiguard.smooth.probe import expectations
 from multiguard.smooth.settings import own_device, score_threshold
 from multiguard.smooth.smoother import Smoother
 from multiguard.votes import Votes, read_votes

@@ -1,6 +1,9 @@
 """One call from any model and any data to results: the models that people hold, each run for real."""
 
 import io
+import re
+import subprocess
+import sys
 import warnings
 from contextlib import nullcontext
 
@@ -27,7 +30,11 @@ ROWS = (ROWS / 10).astype(np.float32)
 TEST = ROWS[:6], HOT[:6]
 RULE = TopK(2, k_prime=1)
 SIGMA = 0.1
+MOST_MODULES = 55
 QUICK = {"draws": 200, "noise_seed": 0, "progress": False}
+
+
+UNLABELLED = [(row, []) for row in TEST[0]]
 
 
 def network() -> nn.Module:
@@ -231,6 +238,8 @@ def test_another_estimator_under_the_same_name(tmp_path):
         ({"rule": TopK}, "give TopK"),
         ({"rule": TopK(9, 1)}, "k must be"),
         ({"data": (TEST[0], 0 * TEST[1])}, "none of the 6 inputs has a label"),
+        ({"data": UNLABELLED}, "none of the 6 inputs has a label"),
+        ({"data": DataLoader(UNLABELLED, batch_size=2)}, "none of the 6 inputs has a label"),
     ],
 )
 def test_refused_before_the_first_draw(options, message):
@@ -245,6 +254,73 @@ def test_refused_before_the_first_draw(options, message):
     with pytest.raises(MultiGuardError, match=message):
         smoother.certify(**{"data": TEST, "rule": RULE, **QUICK, **options})
     assert not calls
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"draws": 5}, "5 draws prove nothing, .* at alpha = 0.001 .* it takes"),
+        ({"draws": 10, "alpha": 1e-9}, "10 draws prove nothing, .* at alpha = 1e-09 "),
+        ({"draws": 5, "methods": ["coupled"]}, "5 draws prove nothing by the method coupled"),
+        ({"draws": None, "max_draws": 5}, "5 draws prove nothing by the method betting"),
+        ({"draws": 5, "alpha": 0.5}, None),
+        ({"draws": 200}, None),
+    ],
+)
+def test_too_few_draws(options, words):
+    """Draws that can prove nothing by the rule, alpha and methods of the call are warned of; others are not."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        Smoother(network(), SIGMA, device="cpu").certify(TEST, RULE, **{**QUICK, **options})
+    found = [str(each.message) for each in said if "prove nothing" in str(each.message)]
+    assert len(found) == (words is not None)
+    assert words is None or re.match(words, found[0])
+
+
+def test_row_of_a_frame():
+    """A Series, and a data frame of one row, have the votes and prediction of the same values in the model's order."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(ROWS.astype(np.float64), columns=list("stuvwxyz"))
+    smoother = Smoother(OneVsRestClassifier(LogisticRegression()).fit(frame, HOT), SIGMA, device="cpu")
+    other, options = frame[list("zyxwvuts")], {"noise_seed": 0, "image_id": "a"}
+    votes = smoother.votes(ROWS[3], 50, **options)
+    predicted = smoother.predict(ROWS[3], RULE, noise_seed=0)
+    for given in (other.iloc[3], other.iloc[3:4]):
+        np.testing.assert_array_equal(smoother.votes(given, 50, **options), votes)
+        assert smoother.predict(given, RULE, noise_seed=0) == predicted
+    for given, words in ((other.iloc[3].drop("t"), "missing: t"), (other, "a data frame of 60 rows; expected one row")):
+        with pytest.raises(MultiGuardError, match=words):
+            smoother.votes(given, 50, **options)
+
+
+COUNT_MODULES = """
+import os, sys, numpy as np
+from multiguard import Smoother, TopK
+seen, here = set(), os.path.join("multiguard", "")
+def profile(frame, event, _):
+    name = frame.f_code.co_filename
+    if event == "call" and here in name and frame.f_code.co_flags & 1:
+        seen.add(name.rsplit(here, 1)[1])
+opened = []
+sys.addaudithook(lambda event, args: opened.append(args[0]) if event == "open" and ".py" not in str(args[0]) else None)
+smoother = Smoother(lambda rows: rows.clone(), sigma=0.25, labels=["cat", "dog", "emu"], device="cpu")
+smoother.certify((np.eye(3), [["cat"], ["dog"], ["emu"]]), TopK(1, k_prime=1), draws=100, progress=False)
+opened.clear()
+sys.setprofile(profile)
+smoother.certify((np.eye(3), [["cat"], ["dog"], ["emu"]]), TopK(1, k_prime=1), draws=100, progress=False)
+sys.setprofile(None)
+print(len(seen), len(opened), sorted(seen))
+"""
+
+
+def test_few_modules():
+    """Three rows in memory are certified by few modules, none of reports, attacks, folders or several processes."""
+    ran = subprocess.run([sys.executable, "-c", COUNT_MODULES], capture_output=True, text=True, check=True).stdout
+    count, opened, names = ran.split(" ", 2)
+    assert (int(count) <= MOST_MODULES, int(opened)) == (True, 0), ran
+    assert not re.findall(
+        r"'(?:report|verify|attack|run|cli)/|smooth/(?:distributed|vote|predict)|io/(?:files|lock)", names
+    )
 
 
 def test_predict_refusals():
