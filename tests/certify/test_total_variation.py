@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
-from tests.certify import literal, literal_threshold
+from tests.certify import literal_threshold
 from tests.certify import total_variation as tv
 from tests.certify.cases import random_distribution, random_ranked, random_sets
 from tests.certify.worst_cases import ceiling_of_two, floor_of_two, top_two_of_five, two_labels, variation
@@ -26,25 +26,21 @@ from multiguard.certify import (
     certified_size,
     counts,
     exact_radii,
-    hits_from_ranked,
     joint,
     label_radii,
 )
-from multiguard.certify.joint import FRACTION_CAP, FRACTION_U, FRACTION_V
 from multiguard.certify.stopping import outlooks
 from multiguard.errors import InvalidInputError
 
 GRID = np.array([0.0, 0.02, 0.07, 0.15, 0.26, 0.4, 0.55, 0.7, 0.9])
-SHAPES = [(3, 40, 1, 1, 1), (5, 200, 2, 3, 2), (6, 200, 2, 2, 4), (6, 300, 3, 4, 4), (8, 300, 4, 5, 3)]
 UNIT = Uniform(0.5)  # a radius of it is D itself
 
 
 @pytest.fixture
 def by_variation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loops with `down` and `up` that move a probability by r = D."""
-    for module in (literal, literal_threshold):
-        monkeypatch.setattr(module, "down", lambda q, r: max(0.0, q - r))
-        monkeypatch.setattr(module, "up", lambda q, r: min(1.0, q + r))
+    monkeypatch.setattr(literal_threshold, "down", lambda q, r: max(0.0, q - r))
+    monkeypatch.setattr(literal_threshold, "up", lambda q, r: min(1.0, q + r))
 
 
 def sizes_agree(radii: np.ndarray, slow: Callable[[float], int]) -> None:
@@ -52,31 +48,6 @@ def sizes_agree(radii: np.ndarray, slow: Callable[[float], int]) -> None:
     clear = [r for r in GRID if np.all(np.abs(radii - r) > 1e-8)]
     assert len(clear) >= len(GRID) - 1
     assert [int(certified_size(radii, r)) for r in clear] == [slow(r) for r in clear]
-
-
-@pytest.mark.usefixtures("by_variation")
-@pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia"])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_literal(shape: tuple[int, ...], method: str) -> None:
-    """The sizes are what loops over the formulas give; layers that were never hit count with D."""
-    c, draws, k_prime, k, d = shape
-    rng = np.random.default_rng([*shape, len(method)])
-    ranked = random_ranked(rng, labels=c, depth=k_prime, draws=draws, spread=4.0)
-    hits = hits_from_ranked(ranked, k_prime=k_prime, num_labels=c)
-    hit = [int(n) for n in hits.sum(axis=0)]
-    labels = sorted(int(i) for i in np.argsort(-hits.sum(axis=0) - rng.random(c))[:d])
-    radii = certified_radii(hits, labels, TopK(k, k_prime), noise=UNIT, alpha=0.01, method=method).true
-    options = {"k": k, "k_prime": k_prime, "alpha": 0.01}
-
-    def slow(r: float) -> int:
-        if method == "joint":
-            fractions = (FRACTION_U, FRACTION_V, FRACTION_CAP)
-            return literal.joint_size(hits, labels, r=r, fractions=fractions, **options)
-        if method == "jia":
-            return literal.jia_size(hit, labels, draws=draws, r=r, **options)
-        return literal.paper_size(hit, labels, draws=draws, r=r, second_terms=method == "paper", **options)
-
-    sizes_agree(radii, slow)
 
 
 @pytest.mark.usefixtures("by_variation")
