@@ -96,5 +96,5 @@ def k_primes(source: Source, other: Source | None = None) -> list[Candidate]:
 def image_scores(source: Source, rule: Rule, method: Method, measure: str, radii: Sequence[float]) -> Floats:
     """(radii, images) the score of each image."""
     each = zip(source.radii(rule, method), source.labels, strict=True)
-    found = [evaluate.image_scores(one, rule, num_true=len(true), radius=radii) for one, true in each]
+    found = [evaluate.set_scores([one], rule, num_true=[len(true)], radius=radii) for one, true in each]
     return np.stack([getattr(scores, measure) for scores in found], axis=1)

@@ -10,7 +10,7 @@ from tests.evaluate.votes_cases import THRESHOLD, stored_rows
 from tests.votes.vote_runs import provenance
 
 from multiguard.certify import Threshold
-from multiguard.evaluate import CertifyConfig, image_scores, make_certificates
+from multiguard.evaluate import CertifyConfig, make_certificates, set_scores
 from multiguard.votes import LabelSets, VoteRow
 
 IMAGES, LABELS, DRAWS, SIGMA, T = 500, 5, 120, 0.5, 0.4
@@ -46,7 +46,7 @@ def false_images(votes, alpha: float, method: str, source: str = "truth") -> int
     for model, labels, proved in zip(classifiers(), found.labels, found.set_radii(method), strict=True):
         if not labels:
             continue
-        scores = image_scores(proved, Threshold(T), num_true=len(labels), radius=GRID)
+        scores = set_scores([proved], Threshold(T), num_true=[len(labels)], radius=GRID)
         certified = np.stack([scores.precision, scores.recall, scores.f1])
         claimed += int(certified.max() > 0)
         wrong += bool(np.any(certified > worst_scores(model, labels) + 1e-12))

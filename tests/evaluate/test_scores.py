@@ -5,7 +5,7 @@ import pytest
 
 from multiguard import Radii, Threshold, TopK
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import image_scores, set_scores
+from multiguard.evaluate import set_scores
 from multiguard.evaluate.curves import AVERAGINGS
 
 
@@ -20,7 +20,7 @@ TRUE = [2, 1, 5, 0]
 
 def test_one_image() -> None:
     """The scores of one image, by hand."""
-    scores = image_scores(RADII[2], RULE, num_true=5, radius=[0.0, 0.1, 0.2])
+    scores = set_scores([RADII[2]], RULE, num_true=[5], radius=[0.0, 0.1, 0.2])
     np.testing.assert_allclose(scores.precision, [2 / 3, 2 / 3, 1 / 3])
     np.testing.assert_allclose(scores.recall, [2 / 5, 2 / 5, 1 / 5])
     np.testing.assert_allclose(scores.f1, [4 / 8, 4 / 8, 2 / 8])
@@ -60,9 +60,3 @@ def test_refused_scores(change, says: str) -> None:
     """Radii of another rule or image are refused."""
     with pytest.raises(InvalidInputError, match=says):
         set_scores(**{"radii": RADII, "rule": RULE, "num_true": TRUE, "radius": 0.1, **change})
-
-
-def test_image_without_labels() -> None:
-    """An image without labels has no scores."""
-    with pytest.raises(InvalidInputError, match="count it"):
-        image_scores(top_k_radii(), RULE, num_true=0, radius=0.1)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multiguard import Radii, Threshold, TopK
-from multiguard.evaluate import image_scores, set_scores
+from multiguard.evaluate import set_scores
 
 INF = np.inf
 RADII = [
@@ -42,7 +42,7 @@ def slow_scores(true_positives: int, false_positives: int, d: int) -> tuple[floa
 
 def test_empty_prediction() -> None:
     """Where nothing is certified in and nothing can come in, all scores are 0."""
-    scores = image_scores(RADII[4], RULE, num_true=2, radius=0.5)
+    scores = set_scores([RADII[4]], RULE, num_true=[2], radius=0.5)
     assert (scores.true_floor, scores.false_ceiling) == (0, 0)
     assert (scores.precision, scores.recall, scores.f1) == (0, 0, 0)
 

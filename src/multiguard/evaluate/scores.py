@@ -82,27 +82,6 @@ class Counts:
         return (floors, returned), (floors, d), (2 * floors, returned + d)
 
 
-def image_scores(radii: Radii, rule: Rule, *, num_true: int, radius: ArrayLike) -> Scores:
-    """No perturbation up to `radius` takes the scores of the image below these, wherever its radii hold.
-
-    A perturbed prediction that is empty has precision 0. The head of this module has the proof.
-
-    Args:
-        radii: The radii of the image, as `certified_radii` returns them.
-        rule: The smoothed classifier that they are about.
-        num_true: d, how many true labels the image has; at least 1.
-        radius: A number or an array of any shape.
-
-    >>> from multiguard.certify import TopK
-    >>> radii = Radii(true=np.array([0.5, 0.2]), false=None)
-    >>> image_scores(radii, TopK(k=3, k_prime=1), num_true=2, radius=[0.1, 0.3]).recall
-    array([1. , 0.5])
-    """
-    if num_true < 1:
-        raise InvalidInputError("num_true is 0: an image without labels has no recall; leave it out and count it")
-    return set_scores([radii], rule, num_true=[num_true], radius=radius)
-
-
 def set_scores(
     radii: Sequence[Radii],
     rule: Rule,
@@ -112,6 +91,9 @@ def set_scores(
     averaging: Averaging = "mean",
 ) -> Scores:
     """The average of the certified scores of images, each of them right with its own probability 1 - alpha.
+
+    No perturbation up to the radius takes the scores of an image below its own, wherever its radii hold: the head of
+    this module has the proof. A perturbed prediction that is empty has precision 0.
 
     Args:
         radii: For each image its radii, as `certified_radii_batch` returns them.
