@@ -94,7 +94,18 @@ class Evidence:
                 step()
 
     def _timed(self) -> Iterator["Step"]:
-        plan = ("--draws", "adaptive", "--max-draws", self.sizes.most, "--radius", "0.5,1", "--k-prime", 3, "--k", 10)
+        plan = (
+            "--draws",
+            "adaptive",
+            "--set",
+            f"max_draws={self.sizes.most}",
+            "--radius",
+            "0.5,1",
+            "--k-prime",
+            3,
+            "--k",
+            10,
+        )
         yield self._vote("coco-0.5/votes-adaptive", "coco-0.5", 0.5, *plan)
         if not self.rehearse:
             command = [sys.executable, "-m", "benchmarks.sampler_gpu", "--parts", "built-in", "light", "adaptive"]
@@ -106,7 +117,7 @@ class Evidence:
         yield self._vote("coco-0.25/votes", "coco-0.25", 0.25, *n)
         for sigma in (0.5, 0.25):
             yield self._vote(f"coco-{sigma}/votes-train", f"coco-{sigma}", sigma, *n, *training)
-        sets = (*n, "--rule", "threshold", "--score-threshold", 0.5)
+        sets = (*n, "--rule", "threshold", "--set", "score_threshold=0.5")
         yield self._vote("coco-0.5/votes-threshold", "coco-0.5", 0.5, *sets)
         yield self._vote("coco-0.5/votes-threshold-train", "coco-0.5", 0.5, *sets, *training)
         yield self._train("full-data", *_OLDER, "--weights", self.lite0)
@@ -139,9 +150,9 @@ class Evidence:
 
     def _vote(self, name: str, model: object, sigma: float, *options: object) -> "Step":
         count = self.sizes.training if "train" in options else self.sizes.images
-        ranks = () if "threshold" in options else ("--k-max", 10)
+        ranks = () if "threshold" in options else ("--set", "k_max=10")
         data = ("--data", "coco", "--root", self.coco, "--images", count, "--seed", 0)
-        how = ("--noise-seed", 0, "--batch-size", self.sizes.batch)
+        how = ("--noise-seed", 0, "--set", f"batch_size={self.sizes.batch}")
         options = ("--model", model, "--sigma", sigma, *data, *how, *ranks, *options)
         return replace(self._multiguard("vote", *options, "--out", self.out / name), name=name)
 

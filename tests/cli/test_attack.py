@@ -132,7 +132,7 @@ def _certified(home, model, voted, certified):
     ("voted", "certified", "goals"),
     [
         (["--rule", "threshold"], ["--threshold", "0.4"], {"in", "out"}),
-        (["--no-labels", "--pilot-draws", "30"], ["--no-labels", "--k", "3", "--k-prime", "2"], {"in"}),
+        (["--no-labels", "--set", "pilot_draws=30"], ["--no-labels", "--k", "3", "--k-prime", "2"], {"in"}),
     ],
     ids=["threshold", "no labels"],
 )
@@ -249,7 +249,7 @@ def test_replaced_image(own_run, tmp_path):
         (["--radius", "-1"], "none negative"),
         (["--radius", "0"], "give a larger one"),
         (["--draws", "0"], "--draws is 0; expected a whole number from 1 to"),
-        (["--weights", "x.pth"], "--weights describes the model that --model names"),
+        (["--set", "weights=x.pth"], "weights describes the model that --model names"),
     ],
 )
 def test_attack_mistakes(finished, tmp_path, words, message):

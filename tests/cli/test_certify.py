@@ -17,7 +17,7 @@ from multiguard.io.config import from_tree
 from multiguard.votes import read_votes
 
 MODEL = ["--model", "tests.cli.test_certify:linear_model", "--output", "logits", "--size", 16, "--sigma", 0.5]
-DIGITS = ["--data", "digits", "--images", 6, "--shard-images", 4]
+DIGITS = ["--data", "digits", "--images", 6, "--set", "shard_images=4"]
 TOP_K = ["--k", 4, "--k-prime", 2, "--alpha", 0.05]
 THRESHOLD = ["--threshold", 0.4, "--alpha", 0.05]
 LABELS = tuple("0123456789")
@@ -55,12 +55,12 @@ def deployed(tmp_path_factory):
         Image.fromarray(digits[number].image[0]).save(place)
     (home / "names.txt").write_text("\n".join(LABELS))
     folder = ["--data", "folder", "--root", home / "images", "--no-labels", "--labels", home / "names.txt"]
-    adaptive = ["--draws", "adaptive", "--radius", 0.1, "--radius", 0.3, "--max-draws", 300]
+    adaptive = ["--draws", "adaptive", "--radius", 0.1, "--radius", 0.3, "--set", "max_draws=300"]
     said = {
-        "sets": [*DIGITS, "--draws", 80, "--rule", "threshold", "--score-threshold", 0.4],
+        "sets": [*DIGITS, "--draws", 80, "--rule", "threshold", "--set", "score_threshold=0.4"],
         "ranked": [*DIGITS, "--draws", 80],
-        "piloted": [*DIGITS, "--draws", 80, "--pilot-draws", 20],
-        "unlabelled": [*folder, "--draws", 80, "--pilot-draws", 20],
+        "piloted": [*DIGITS, "--draws", 80, "--set", "pilot_draws=20"],
+        "unlabelled": [*folder, "--draws", 80, "--set", "pilot_draws=20"],
         "unlabelled-digits": [*DIGITS, "--no-labels", "--draws", 80],
         "adaptive": [*DIGITS, *adaptive, *TOP_K],
         "adaptive-sets": [*folder, *adaptive, "--rule", "threshold", *THRESHOLD],
@@ -108,7 +108,7 @@ def test_floors_and_ceilings(deployed, votes, tmp_path):
 
 def test_rounded_counts(deployed, tmp_path):
     """No floor is rounded up and no ceiling down."""
-    rows = shown(done("certify", deployed[0] / "sets", *THRESHOLD, "--radius-to", 0.6, "--out", tmp_path / "c"))
+    rows = shown(done("certify", deployed[0] / "sets", *THRESHOLD, "--set", "radius_to=0.6", "--out", tmp_path / "c"))
     found = read_certificates(tmp_path / "c")
     scores = next(curve.scores for curve in found.curves if curve.averaging == "mean")
     places = np.linspace(0, len(scores.radius) - 1, 7).round().astype(int)
@@ -214,13 +214,13 @@ def predicting(deployed, *more):
 
 def test_threshold_prediction(deployed):
     """A threshold prediction tells what stays and what may come in."""
-    found = json.loads(done(*predicting(deployed, "--threshold", 0.4, "--score-threshold", 0.6, "--json")))
+    found = json.loads(done(*predicting(deployed, "--threshold", 0.4, "--set", "score_threshold=0.6", "--json")))
     assert (found["rule"], found["threshold"], found["score_threshold"]) == ("threshold", 0.4, 0.6)
     assert "k" not in found
     image = found["images"][0]
     assert len(image["labels"]) + len(image["other_radii"]) == 10
     assert len(image["set_radii"]) == len(image["labels"]) > 0
-    text = done(*predicting(deployed, "--threshold", 0.4, "--score-threshold", 0.6))
+    text = done(*predicting(deployed, "--threshold", 0.4, "--set", "score_threshold=0.6"))
     assert "t = 0.4, sigma = 0.5. 30 draws chose the labels, others certify them" in " ".join(text.split())
     lines = text.splitlines()
     others = lines[next(n for n, line in enumerate(lines) if "other labels that may come in" in line) + 1 :]
@@ -236,7 +236,7 @@ def test_threshold_prediction(deployed):
 def test_prediction_of_labels_without_a_hit(deployed):
     """A label that no pilot draw returned is listed neither in the table nor in JSON: one draw returns one label."""
     image, names = deployed[0] / "images/0.png", deployed[0] / "names.txt"
-    few = ["--k", 6, "--k-prime", 1, "--pilot-draws", 1, "--draws", 60, "--noise-seed", 0]
+    few = ["--k", 6, "--set", "k_prime=1", "--set", "pilot_draws=1", "--draws", 60, "--noise-seed", 0]
     predicting = ["predict", image, *MODEL, "--labels", names, *few]
     found = json.loads(done(*predicting, "--json"))["images"][0]
     assert len(found["labels"]) == len(found["set_radii"]) == 1
@@ -248,7 +248,7 @@ def test_unconfirmed_labels(deployed):
     text = done(*predicting(deployed, "--threshold", 0.5, "--draws", 5))
     assert "unconfirmed" in text
     assert re.search(r"(none|fewer than \d+) +unconfirmed", text)
-    nothing = done(*predicting(deployed, "--threshold", 0.99, "--score-threshold", 0.99))
+    nothing = done(*predicting(deployed, "--threshold", 0.99, "--set", "score_threshold=0.99"))
     assert "no label is predicted" in nothing
 
 
@@ -264,16 +264,16 @@ ADAPTIVE = [*VOTE, "--draws", "adaptive"]
         (["certify", "ranked", *THRESHOLD], "these are votes of the top-k rule"),
         (["certify", "adaptive", *TOP_K, "--sweep", "n=50"], "no fixed number holds"),
         (["certify", "sets", "--threshold", "nan"], "--threshold is nan"),
-        (["certify", "ranked"], "--k is missing; the top-k rule needs k and --k-prime"),
+        (["certify", "ranked"], "--k is missing; the top-k rule needs k and k_prime"),
         (["certify", "ranked", *TOP_K, "--sweep", "kk=1"], "unknown parameter of a sweep 'kk'"),
         (["certify", "ranked", *TOP_K, "--sweep", "k=one"], "--sweep k=one: expected numbers"),
-        ([*VOTE, "--no-labels", "--pilot-draws", 0], "needs pilot draws"),
-        ([*VOTE, "--rule", "threshold", "--k-max", 3], ": --k-max belongs to the top-k rule"),
-        ([*VOTE, "--score-threshold", 0.5], ": --score-threshold belongs to the threshold rule"),
+        ([*VOTE, "--no-labels", "--set", "pilot_draws=0"], "needs pilot draws"),
+        ([*VOTE, "--rule", "threshold", "--set", "k_max=3"], ": k_max belongs to the top-k rule"),
+        ([*VOTE, "--set", "score_threshold=0.5"], ": score_threshold belongs to the threshold rule"),
         ([*VOTE, "--draws", "many"], "--draws many: expected a whole number from 1 to 100,000,000, or adaptive"),
         ([*VOTE, "--k", 4], "--k tells adaptive draws when to stop, and --draws is 1000"),
         ([*ADAPTIVE, *TOP_K], "name one or more"),
-        ([*ADAPTIVE, "--radius", 0.5], "--k is missing; the top-k rule needs k and --k-prime"),
+        ([*ADAPTIVE, "--radius", 0.5], "--k is missing; the top-k rule needs k and k_prime"),
         (["vote", *MODEL, "--data", "folder", "--root", "images", "--no-labels", "--out", "new"], "give --labels FILE"),
         (["predict", "images/0.png", *MODEL, "--labels", "names.txt", "--threshold", 0.5], "threshold belongs"),
     ],

@@ -27,10 +27,10 @@ from multiguard.votes import read_votes
 TAGGER = "tests.cli.test_main_examples:linear_model"
 SMALL = {
     "train": ["--epochs", 1, "--images", 64, "--val-images", 40, "--model", "cnn:4", "--size", 16],
-    "vote": ["--images", 5, "--draws", 60, "--shard-images", 2],
+    "vote": ["--images", 5, "--draws", 60, "--set", "shard_images=2"],
     "certify": [],
     "report": ["--gallery", 5],
-    "predict": ["--model", "runs/digits", "--k", 4, "--draws", 200, "--pilot-draws", 20],
+    "predict": ["--model", "runs/digits", "--k", 4, "--draws", 200, "--set", "pilot_draws=20"],
 }
 
 
@@ -163,7 +163,7 @@ def test_force_votes_again(place):
 def test_force_with_mistake(place):
     """Force throws nothing away for a mistake."""
     before = state(place)
-    for mistake in (["--sigma", 0], ["--k-max", 11], ["--device", "cuda"], ["--draws", 0]):
+    for mistake in (["--sigma", 0], ["--set", "k_max=11"], ["--device", "cuda"], ["--draws", 0]):
         code, _, err = command(*example_of("vote"), *SMALL["vote"], "--force", *mistake)
         assert (code, err.count("\n")) == (2, 1), err
     for mistake in (
@@ -224,7 +224,7 @@ def test_force_certify_report(place):
         assert f"holds {held} already, made with other settings; --force replaces" in err
     assert state(place / "runs") == before
     code, out, _ = command(
-        "certify", "runs/votes", "--k", 3, "--k-prime", 1, "--force", "--sweep", "k=2,4", "--bands", 0.9
+        "certify", "runs/votes", "--k", 3, "--k-prime", 1, "--force", "--sweep", "k=2,4", "--set", "bands=0.9"
     )
     assert code == 0
     found = read_certificates(place / "runs/certificates")
@@ -236,7 +236,7 @@ def test_force_certify_report(place):
 
 def test_rounded_radii(place):
     """The radii of the table are rounded down."""
-    asked = ["--k", 3, "--k-prime", 1, "--alpha", 0.0123456789, "--radius-step", 0.0987654]
+    asked = ["--k", 3, "--k-prime", 1, "--alpha", 0.0123456789, "--set", "radius_step=0.0987654"]
     code, out, err = command("certify", "runs/votes", *asked, "--out", "odd/certificates")
     assert code == 0, err
     radius = read_certificates(place / "odd/certificates").curves[0].scores.radius
@@ -338,10 +338,10 @@ def test_random_noise_seeds(place):
 
 def test_infinite_radius(examples):
     """An infinite radius is valid JSON."""
-    code, text, err = command(*_predicting(examples[0], "--json", "--k", 10, "--k-prime", 2))
+    code, text, err = command(*_predicting(examples[0], "--json", "--k", 10, "--set", "k_prime=2"))
     assert code == 0, err
     assert {label["radius"] for label in json.loads(text)["images"][0]["labels"]} == {"inf"}
-    code, text, _ = command(*_predicting(examples[0], "--k", 10, "--k-prime", 2))
+    code, text, _ = command(*_predicting(examples[0], "--k", 10, "--set", "k_prime=2"))
     assert "unlimited" in text
 
 
@@ -366,7 +366,7 @@ def odd(tmp_path_factory):
 
 def test_markup_labels(odd):
     """Labels that look like markup are printed as they are."""
-    code, out, err = command("predict", odd / "0.png", "--model", odd / "model", "--draws", 50, "--k-prime", 5)
+    code, out, err = command("predict", odd / "0.png", "--model", odd / "model", "--draws", 50, "--set", "k_prime=5")
     assert code == 0, err
     assert all(label in out for label in ("[red]tag", "[/x]", ":cat:", "=1+1", "ordinary"))
 
@@ -422,7 +422,7 @@ VOTE = ["vote", "--model", "runs/digits", "--data", "digits", "--out", "v"]
             "gone: no such folder",
         ),
         (["vote", "--model", "gone", "--data", "digits", "--out", "v"], "unknown model 'gone'"),
-        ([*VOTE, "--mean", "a"], "expected numbers"),
+        ([*VOTE, "--set", "mean=a"], "expected numbers"),
         (["vote", "--model", TAGGER, "--output", "logits", "--data", "digits", "--out", "v"], "no noise given"),
         (
             ["vote", "--model", "runs/digits", "--data", "digits", "--sigma", 0, "--out", "v"],

@@ -43,9 +43,9 @@ def test_score_order_note(home):
     assert code == 0, err
     assert out.splitlines()[0] == (
         "scores are read in the dataset's order of labels: 0, 1, 2, 3, 4, ... (10 in all); "
-        "--labels FILE if the model's differs"
+        "give the file of labels (--labels, model.labels) if the model's differs"
     )
-    assert "labels" not in json.loads((home / "v/source.json").read_text())["model"]
+    assert json.loads((home / "v/source.json").read_text())["model"]["labels"] is None
     code, out, err = command(*VOTE, "--labels", "names.txt", "--out", "w")
     assert code == 0, err
     assert "scores are read" not in out
@@ -59,11 +59,11 @@ def test_score_order_in_run(home):
     (home / "r.yaml").write_text("\n".join([*lines, model]))
     code, out, err = command("run", "r.yaml", "--out", "r", "--until", "vote")
     assert code == 0, err
-    said = "vote: scores are read in the dataset's order of labels: 0, 1, 2, 3, 4, ... (10 in all); model.labels: FILE"
+    said = "vote: scores are read in the dataset's order of labels: 0, 1, 2, 3, 4, ... (10 in all); give the file"
     assert said in " ".join(out.split())
     code, out, _ = command("run", "r.yaml", "--out", "r", "--until", "vote")
     assert code == 0
-    assert "time: vote skipped\n" in out
+    assert "vote: skipped (unchanged)\n" in out
 
 
 def test_failed_first_image(home):
@@ -84,7 +84,7 @@ def test_other_noise_and_seed(home):
     """Votes of other noise and another noise seed are refused, and both are named."""
     assert command(*VOTE, "--out", "v")[0] == 0
     err = refused(*VOTE, "--noise-seed", 3, "--sigma", 1, "--images", 3, "--out", "v")
-    assert "noise and --noise-seed differ. Vote with --force to throw them away, or choose another folder." in err
+    assert "noise and noise_seed differ. Vote with --force to throw them away, or choose another folder." in err
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_other_noise_and_seed(home):
         (["predict", "digit.png", *MODEL, "--sigma", 1], "--labels FILE, one name per line"),
         (["vote", "--model", MODEL[1], *VOTE[5:], "--rule", "threshold", "--out", "v"], "--output logits or prob"),
         (
-            ["predict", "digit.png", *MODEL, "--labels", "names.txt", "--sigma", 1, "--pilot-draws", 0],
-            "--pilot-draws is 0; expected a whole number from 1 to",
+            ["predict", "digit.png", *MODEL, "--labels", "names.txt", "--sigma", 1, "--set", "pilot_draws=0"],
+            "pilot_draws is 0; expected a whole number from 1 to",
         ),
-        ([*VOTE, "--mean", "1,2", "--out", "v"], "--mean has 2 numbers; images have 3 channels"),
+        ([*VOTE, "--set", "mean=1,2", "--out", "v"], "mean has 2 numbers; images have 3 channels"),
         ([*VOTE[:-4], "--sigma", 1, "--draws", "adaptive", "--k", 2, "--k-prime", 1, "--out", "v"], "--radius 0.5"),
         ([*VOTE, "--root", "p", "--out", "v"], "digits are part of multiguard and take no root"),
         (["run", "digits", "--set", "certify.methods=joint", "--out", "r"], "a list, such as [joint, paper]"),
@@ -145,7 +145,7 @@ def test_other_folders_kept(home):
     assert command(*certify, "--out", "c")[0] == 0
     assert "where votes would go" in refused(*VOTE, "--out", "c", "--force")
     assert "c holds certificates" in refused("run", "digits", "--out", "c")
-    assert "--radius-step" in refused(*certify, "--radius-step", -1, "--out", "d")
+    assert "radius_step" in refused(*certify, "--set", "radius_step=-1", "--out", "d")
     assert "certify them with --k and --k-prime" in refused("certify", "v", "--threshold", 0.5, "--out", "d")
 
 
@@ -212,7 +212,7 @@ def test_number_of_labels(home):
             ["train", "--data", "digits", "--set", f"shift={10**21}", "--out", "v"],
             "shift is a number of too many digits",
         ),
-        (["certify", "v", "--k", 2, "--k-prime", 1, "--radius-to", "1e308"], "--radius-to is 1e+308"),
+        (["certify", "v", "--k", 2, "--k-prime", 1, "--set", "radius_to=1e308"], "radius_to is 1e+308"),
         (
             ["attack", "v", "--set", "steps=1000000000"],
             "steps is 1000000000; expected a whole number from 1 to 1,000,000",
@@ -235,7 +235,9 @@ def test_loops_and_steps(home):
     (home / "loop").symlink_to("loop")
     certify = ["certify", "v", "--k", 2, "--k-prime", 1]
     assert "loop: no folder" in refused(*certify, "--out", "loop")
-    assert "more than 100,000 radii; take larger steps" in refused(*certify, "--radius-step", "1e-320", "--out", "c")
+    assert "more than 100,000 radii; take larger steps" in refused(
+        *certify, "--set", "radius_step=1e-320", "--out", "c"
+    )
 
 
 def test_names_not_utf8(home):
@@ -250,7 +252,7 @@ def test_names_not_utf8(home):
     (home / bad).rename(home / "p")
     assert "'\\udcfe.png' is not UTF-8" in refused("vote", *MODEL, *data, "--root", "p", "--out", "v")
     assert not (home / "v").exists()
-    code, _, err = command("predict", home / "p" / f"{bad}.png", *MODEL, *data[3:], "--pilot-draws", 2)
+    code, _, err = command("predict", home / "p" / f"{bad}.png", *MODEL, *data[3:], "--set", "pilot_draws=2")
     assert (code, err) == (0, ""), err
 
 

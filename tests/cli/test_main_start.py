@@ -77,16 +77,16 @@ def test_panels():
     said = command("vote", "--help")[1]
     places = [said.index(f"\n{name} options:") for name in ("Model", "Data", "Vote", "Certify")]
     assert places == sorted(places)
-    assert said.count("--batch-size") == said.count("--workers") == said.count("--labels ") == 1
+    assert said.count("--draws") == said.count("--labels ") == said.count("--set NAME=VALUE") == 1
 
 
 @pytest.mark.parametrize(
     ("name", "options"),
     [
         ("train", ["--batch-size", "--labels"]),
-        ("vote", ["--batch-size", "--workers", "--device", "--labels"]),
+        ("vote", ["--device", "--labels"]),
         ("predict", ["--device", "--labels"]),
-        ("attack", ["--device", "--weights"]),
+        ("attack", ["--device"]),
         ("run", ["--device"]),
     ],
 )

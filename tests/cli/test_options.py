@@ -107,3 +107,33 @@ def test_help():
         "--flip / --no-flip",
     ):
         assert text in words
+
+
+def test_settings():
+    """A field without an option is set by its name; any other name is refused."""
+    received = []
+    app = Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+
+    @app.command()
+    @with_options
+    def command(
+        sampling: Annotated[Sampling, Fields(only=("model",), rest=True)],
+        sample: Annotated[dict[str, Any], Fields(Sample, only=("images",), rest=("seed",))],
+    ) -> None:
+        """Sample."""
+        received.extend([sampling, sample])
+
+    def settle(*texts):
+        words = [word for text in texts for word in ("--set", text)]
+        return CliRunner().invoke(app, ["--model", "m", *words]).exception
+
+    assert settle("radii=0.5,1", "flip=false", "draws=5", "labelled=false", "seed=3", "draws=7") is None
+    assert received == [Sampling("m", 7, (0.5, 1.0), labelled=False, flip=False), {"seed": 3}]
+    for text, message in (
+        ("seeds=3", "--set seeds=3: unknown setting 'seeds': did you mean 'seed'?"),
+        ("images=3", "--set images=3: unknown setting 'images'"),
+        ("draws", "--set draws: expected NAME=VALUE"),
+        ("draws=0", "draws is 0; expected a whole number of 1 or more, or adaptive"),
+        ("radii=x", "radii x: expected numbers separated by commas"),
+    ):
+        assert str(settle(text)).startswith(message)

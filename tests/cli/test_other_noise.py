@@ -87,7 +87,7 @@ def test_prediction_of_bands(place):
 
 def test_sets_of_bands(place):
     """The threshold rule: certify takes the rule from the votes, and `all` is the one method that bands have."""
-    sets = ["--rule", "threshold", "--score-threshold", 0.4]
+    sets = ["--rule", "threshold", "--set", "score_threshold=0.4"]
     done("vote", "--model", "bands", *DATA, *sets, "--out", "sets/votes")
     said = done("certify", "sets/votes", "--threshold", 0.5, "--method", "all", "--sweep", "threshold=0.3,0.7")
     assert "t = 0.5, band:4/16; means over images" in said
@@ -109,8 +109,8 @@ def test_unlabelled_bands(place):
     ("arguments", "message"),
     [
         (["--draws", 100], "--draws is 100, and band:4/16 votes once for each of 16 bands; leave it out"),
-        (["--pilot-draws", 5], "--pilot-draws is given, and band:4/16 votes once for each of 16 bands"),
-        (["--clamp"], "--clamp must be left out with the noise band:4/16: hidden pixels would become black"),
+        (["--set", "pilot_draws=5"], "pilot_draws is given, and band:4/16 votes once for each of 16 bands"),
+        (["--set", "clamp=true"], "clamp must be left out with the noise band:4/16: hidden pixels would become black"),
         (["--sigma", 0.5, "--noise", "band:4"], "--sigma is 0.5, Gaussian noise, and noise is band:4; give one"),
         (["--noise", "bands:4"], "unknown noise 'bands': did you mean 'band'?"),
         (["--noise", "band:4/32"], "the noise is 'band:4/32', but the images have 16 columns"),

@@ -67,7 +67,7 @@ def voting(out, draws, images):
         "--sigma",
         0.5,
     ]
-    asked = ["--data", "digits", "--images", images, "--draws", draws, "--shard-images", 1]
+    asked = ["--data", "digits", "--images", images, "--draws", draws, "--set", "shard_images=1"]
     return ["vote", *model, *asked, "--out", out]
 
 
@@ -119,7 +119,7 @@ def test_full_disk_certificates(tmp_path):
     certifying = ["certify", tmp_path / "votes", "--k", 3, "--k-prime", 2]
     assert command(*certifying)[0] == 0
     before = state(tmp_path)
-    process = started(*certifying, "--force", "--method", "all", "--radius-step", 0.0001, limit=50_000)
+    process = started(*certifying, "--force", "--method", "all", "--set", "radius_step=0.0001", limit=50_000)
     out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (2, ""), err
     assert "File too large" in err

@@ -34,7 +34,7 @@ def printed_command(out):
     return shlex.split(re.search(r"multiguard (certify .*)", out)[1])
 
 
-@pytest.mark.parametrize("more", [[], ["--method", "betting", "--alpha", 0.01, "--draws", 150]])
+@pytest.mark.parametrize("more", [[], ["--set", "method=betting", "--alpha", 0.01, "--set", "draws=150"]])
 def test_printed_command(home, more):
     """The printed command certifies the other images with the choice, at the same alpha."""
     out = done("tune", "runs/votes", "--k", 6, "--radius", 0.2, *more)
@@ -79,7 +79,7 @@ def test_tuned_threshold(home):
 
 def test_no_image_left(home):
     """Where all images chose, the command leaves the votes open, and these votes are refused."""
-    out = done("tune", "runs/votes", "--k", 6, "--radius", 0.2, "--images", 50)
+    out = done("tune", "runs/votes", "--k", 6, "--radius", 0.2, "--set", "images=50")
     assert "no image is left to certify: vote on others, then multiguard certify VOTES --tuned runs/tuned.json" in out
     code, _, err = command("certify", "runs/votes", "--tuned", "runs/tuned.json")
     assert (code, "all 20 images of these votes chose" in err) == (2, True)
@@ -99,8 +99,8 @@ def test_own_folder(home):
     [
         (["runs/votes", "--radius", 0.2], "k is missing: how many labels"),
         (["runs/votes", "--radius", "nan", "--k", 3], "--radius is nan"),
-        (["runs/votes", "--radius", 0.2, "--k", 3, "--metric", "mAP"], "unknown value 'mAP'"),
-        (["runs/votes", "--radius", 0.2, "--k", 3, "--method", "all"], "'all'"),
+        (["runs/votes", "--radius", 0.2, "--k", 3, "--set", "metric=mAP"], "unknown value 'mAP'"),
+        (["runs/votes", "--radius", 0.2, "--k", 3, "--set", "method=all"], "'all'"),
         (["none/votes", "--radius", 0.2, "--k", 3], "none/votes does not exist"),
         (["runs/votes", "--radius", 0.2, "--k", 3, "--out", "runs/votes"], "is not as multiguard wrote it"),
     ],

@@ -39,7 +39,7 @@ def made(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
         assert command(*VOTE, "--draws", 40, "--out", "votes")[0] == 0
-        more = ["--method", "joint,betting", "--bands", 0.9, "--sweep", "k=2", "--sweep", "n=20"]
+        more = ["--method", "joint,betting", "--set", "bands=0.9", "--sweep", "k=2", "--sweep", "n=20"]
         assert command(*CERTIFY, *more)[0] == 0
     return home
 
@@ -76,7 +76,18 @@ def test_agreement(home):
 
 def test_adaptive_sets_without_truth(home):
     """Adaptive votes of sets, certified for labels that pilot draws chose, are verified in the same way."""
-    adaptive = ["--rule", "threshold", "--draws", "adaptive", "--max-draws", 60, "--radius", 0.2, "--threshold", 0.5]
+    adaptive = [
+        "--rule",
+        "threshold",
+        "--draws",
+        "adaptive",
+        "--set",
+        "max_draws=60",
+        "--radius",
+        0.2,
+        "--threshold",
+        0.5,
+    ]
     assert command(*VOTE, *adaptive, "--no-labels", "--out", "a/votes")[0] == 0
     certify = ["certify", "a/votes", "--threshold", 0.5, "--no-labels"]
     assert command(*certify, "--out", "a/certificates")[0] == 0
@@ -97,7 +108,7 @@ def test_tuned(home):
     code, out, err = command("verify", "certificates", "--tuned", "tuned.json")
     assert (code, err) == (0, ""), out
     assert "2 of 4 images: all that had no part in the choice of TopK(k=9, k_prime=" in out
-    code, _, err = command("tune", "votes", "--radius", 0.01, "--k", 9, "--seed", 1, "--out", "other.json")
+    code, _, err = command("tune", "votes", "--radius", 0.01, "--k", 9, "--set", "seed=1", "--out", "other.json")
     assert code == 0, err
     code, out, err = command("verify", "certificates", "--tuned", "other.json")
     assert (code, err) == (1, ""), out

@@ -14,7 +14,7 @@ from multiguard.evaluate import read_certificates
 from multiguard.votes import read_votes
 
 MODEL = ["--model", "tests.cli.test_vote_failures:linear_model", "--output", "logits", "--size", 16, "--sigma", 0.25]
-DRAWS = ["--draws", 40, "--shard-images", 3]
+DRAWS = ["--draws", 40, "--set", "shard_images=3"]
 BAD = {
     "cut.png": "not a readable image (",
     "empty.png": "not a readable image (the file is empty)",

@@ -22,8 +22,8 @@ certify: {{k: 3, k_prime: 2, alpha: 0.05, methods: [joint]}}
 sweep: {{sigma: [0.25]}}
 """
 MODEL = ["--model", f"{__name__}:linear", "--output", "logits", "--device", "cpu"]
-VOTE = ["vote", *MODEL, "--data", "digits", "--images", 5, "--size", 16, "--sigma", 0.5, "--shard-images", 2]
-ADAPTIVE = ["--draws", "adaptive", "--max-draws", 200, "--radius", 0.1, "--k", 3, "--k-prime", 1]
+VOTE = ["vote", *MODEL, "--data", "digits", "--images", 5, "--size", 16, "--sigma", 0.5, "--set", "shard_images=2"]
+ADAPTIVE = ["--draws", "adaptive", "--set", "max_draws=200", "--radius", 0.1, "--k", 3, "--k-prime", 1]
 
 
 def linear():

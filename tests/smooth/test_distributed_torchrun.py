@@ -26,9 +26,9 @@ ENVIRONMENT = {
 }
 VOTE = ["vote", "--model", "tests.smooth.networks:slow", "--output", "logits", "--size", 16, "--sigma", 0.5]
 SHARDS, DRAWS = 24, 100
-RANDOM = [*VOTE, "--data", "digits", "--images", SHARDS, "--shard-images", 1, "--draws", DRAWS, "--out", "votes"]
+RANDOM = [*VOTE, "--data", "digits", "--images", SHARDS, "--set", "shard_images=1", "--draws", DRAWS, "--out", "votes"]
 FIXED = [*RANDOM, "--noise-seed", 0]
-ADAPTIVE = [*FIXED, "--draws", "adaptive", "--max-draws", 400, "--radius", 0.5, "--k", 3, "--k-prime", 2]
+ADAPTIVE = [*FIXED, "--draws", "adaptive", "--set", "max_draws=400", "--radius", 0.5, "--k", 3, "--k-prime", 2]
 RUNNING = []
 
 

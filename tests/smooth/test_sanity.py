@@ -97,7 +97,11 @@ def test_no_fixed_function(tmp_path, monkeypatch, more):
     [
         ("softmax", [], "all lie in [0, 1] and sum to 1 (softmax?)"),
         ("divided_again", [], "scores hardly depend on the image"),
-        ("templates", ["--mean", 124, "--std", 58], "mean reaches 124, and pixels lie in [0, 1]: divide it by 255"),
+        (
+            "templates",
+            ["--set", "mean=124", "--set", "std=58"],
+            "mean reaches 124, and pixels lie in [0, 1]: divide it by 255",
+        ),
         ("templates", ["--sigma", 64], "sigma is 64, and pixels lie in [0, 1]"),
         ("templates", ["--sigma", 1.9, "--seed", 5], "under noise: train under noise, or take less of it"),
         ("templates", ["--draws", 5], "5 draws prove nothing, even if all of them agree"),

@@ -7,7 +7,7 @@ import typer
 from typer import Argument, Option
 
 from multiguard.attack.config import AttackConfig
-from multiguard.cli.options import Fields, Force, Set, configured, typed_command, with_options
+from multiguard.cli.options import Fields, Force, typed_command, with_options
 from multiguard.cli.progress import print_line, progress_bar
 from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.errors import InvalidInputError
@@ -19,19 +19,18 @@ if TYPE_CHECKING:
 _NAMES = ("attacks", "radii", "own_radii", "images", "draws", "seed", "root", "device")
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
 _Out = Annotated[Path | None, Option(help="The attack folder to write [attack beside the certificates].")]
-_Attack = Annotated[dict[str, Any], Fields(AttackConfig, only=_NAMES)]
+_Attack = Annotated[AttackConfig, Fields(only=_NAMES, rest=True)]
 _MODEL_HELP = {"spec": "The model that voted, if it is elsewhere now."}
-_Model = Annotated[dict[str, Any], Fields(ModelConfig, only=("spec", "weights", "output"), help=_MODEL_HELP)]
+_Model = Annotated[dict[str, Any], Fields(ModelConfig, only=("spec", "output"), help=_MODEL_HELP, rest=True)]
 _BROKEN = 1
 
 
 @with_options
 def attack_command(
     run: _Run,
-    attack: _Attack,
+    config: _Attack,
     model: _Model,
     out: _Out = None,
-    set_: Set = None,
     force: Force = False,
 ) -> None:
     """Attack the smoothed classifier and compare what attacks reach with what is certified.
@@ -47,7 +46,7 @@ def attack_command(
     from multiguard.io.folders import check_content, check_inside
     from multiguard.run.arms import beside_certificates, find_certificates
 
-    config, named = configured(AttackConfig, attack, set_), _model(model)
+    named = _model(model)
     certificates = find_certificates(run)[""]
     target = out or beside_certificates(certificates, "attack")
     check_content(target, "an attack")
@@ -73,7 +72,7 @@ def attack_command(
 def _model(given: dict[str, Any]) -> ModelConfig | None:
     """The model that the user names; options about a model that is not named would have no effect."""
     if given and "spec" not in given:
-        raise InvalidInputError(f"--{next(iter(given))} describes the model that --model names; give both, or neither")
+        raise InvalidInputError(f"{next(iter(given))} describes the model that --model names; give both, or neither")
     return ModelConfig(**given) if given else None
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from multiguard.cli.options import Force, typed_command, with_options
+from multiguard.cli.options import Fields, Force, typed_command, with_options
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.errors import InvalidInputError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from multiguard.evaluate import LabelSource, Results, Tuned
 
 _Votes = Annotated[Path, Argument(help="The votes folder.")]
+_Config = Annotated[CertifyConfig, Fields(without=("radius_to", "radius_step", "bands"), rest=True)]
 _NoLabels = Annotated[bool, Option("--no-labels", help="Certify the labels that the pilot draws chose.")]
 _Sweep = Annotated[
     list[str] | None,
@@ -36,7 +37,7 @@ _VARIED = ("k", "k_prime", "threshold", "n", "alpha")
 @with_options
 def certify_command(
     votes: _Votes,
-    config: CertifyConfig,
+    config: _Config,
     no_labels: _NoLabels = False,
     sweep: _Sweep = None,
     tuned: _Tuned = None,

@@ -85,9 +85,8 @@ class _Lazy(TyperGroup):
         """The command of this name."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        module = import_module(f"multiguard.cli.{cmd_name}")
         alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        alone.command(cmd_name, cls=_Grouped)(getattr(module, f"{cmd_name}_command"))
+        alone.command(cmd_name, cls=_Grouped)(_function(cmd_name))
         return click_command(alone)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -167,12 +166,14 @@ def _exit_with(message: str, code: int) -> typer.Exit:
 
 
 def _named(command: str | None, message: str) -> str:
-    """The message with the names of options; a recipe has names of its own."""
-    if command == "run":
-        return message
-    from multiguard.cli.options import name_options
+    """The message with the option that the user typed; a recipe has names of its own."""
+    from multiguard.cli.options import name_option
 
-    return name_options(message)
+    return name_option(message, getattr(_function(command), "options", {}) if command else {})
+
+
+def _function(command: str) -> Any:
+    return getattr(import_module(f"multiguard.cli.{command}"), f"{command}_command")
 
 
 def _echo(text: str) -> None:

@@ -5,10 +5,10 @@ configs built from the options that were typed.
 """
 
 import inspect
-import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -20,19 +20,17 @@ from typer import Option
 
 from multiguard.errors import InvalidInputError
 from multiguard.io.config import (
-    C,
     Config,
     checked,
     config_fields,
     described_as,
     expected,
     field_types,
-    from_tree,
     members,
     plain_type,
     words,
 )
-from multiguard.io.names import is_unicode
+from multiguard.io.names import is_unicode, unknown_name
 
 Force = Annotated[bool, Option("--force", help="Replace an older result, and write beside files of others.")]
 ForceOther = Annotated[bool, Option("--force", help="Discard another run's work, and write beside files of others.")]
@@ -42,7 +40,19 @@ NoiseText = Annotated[
     Option("--noise", help="Other noise: uniform:0.5 (l1), pixels:45 (changed pixels) or band:4 (a patch)."),
 ]
 
-Set = Annotated[
+_VERBS = (
+    "is ",
+    "are ",
+    "must ",
+    "has ",
+    "holds ",
+    "belongs ",
+    "describes ",
+    "tells ",
+    "= ",
+)  # after an argument in a message
+RARE = ("mean", "std", "denoiser")  # of a model: by --set, or in a YAML file
+_Set = Annotated[
     list[str] | None,
     Option("--set", help="Any other setting, by its name in the docs; repeat for several.", metavar="NAME=VALUE"),
 ]
@@ -56,10 +66,15 @@ class Fields:
     only: Sequence[str] = ()  # empty for all
     without: Sequence[str] = ()
     help: Mapping[str, str] = field(default_factory=dict)  # texts that differ from the config's
+    rest: bool | Sequence[str] = False  # which of the others --set gives
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of its config parameters; no two fields share an option."""
+    """The command with an option for each field of its config parameters; no two fields share an option.
+
+    Its `options` are a table from argument to option. If a config gives its rest, `--set NAME=VALUE` sets each of its
+    fields that has no option.
+    """
     hints = get_type_hints(command, include_extras=True)
     parameters: dict[str, inspect.Parameter] = {}
     configs: dict[str, _Options] = {}
@@ -73,42 +88,40 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             if one.key in parameters:
                 raise TypeError(f"{command.__name__}: two fields have the option --{one.name}; rename one of them")
             parameters[one.key] = one.parameter(required=one.required and not options.partial, panel=options.panel)
+    if any(options.rest for options in configs.values()):
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters["set_"] = inspect.Parameter("set_", kind, default=None, annotation=_Set)
 
-    def run(**values: Any) -> None:
+    def run(set_: Sequence[str] | None = None, **values: Any) -> None:
         for name, value in values.items():
             _check_text(name, value)
-        built = {name: options.build(values) for name, options in configs.items()}
+        settings = _settings(configs, set_ or ())
+        built = {name: options.build(values, settings[name]) for name, options in configs.items()}
         command(**built, **{name: value for name, value in values.items() if name in hints and name not in built})
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    run.options = {  # type: ignore[attr-defined]
+        **{name: f"--{name}" for name in parameters},
+        **{one.field.name: f"--{one.name}" for options in configs.values() for one in options.of},
+    }
     run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
     return run
 
 
-def configured(kind: type[C], typed: Mapping[str, Any], changes: Sequence[str] | None) -> C:
-    """The config of the options that were typed, with settings such as "crop=0.25" over them.
-
-    >>> from multiguard.train.config import TrainConfig
-    >>> configured(TrainConfig, {"epochs": 3}, ["crop=0.25", "flip=false"]).flip
-    False
-    """
-    tree = dict(typed)
-    for change in changes or ():
-        name, equals, text = change.partition("=")
-        if not equals or not name:
-            raise InvalidInputError(f"--set {change}: expected NAME=VALUE")
-        tree[name.strip()] = _converted(text, field_types(kind).get(name.strip(), str))
-    return from_tree(kind, tree)
-
-
-def _converted(text: str, kind: Any) -> Any:
-    """The value of this type that a text means; the text itself if it means none."""
-    first = plain_type(members(kind)[0])
-    try:
-        return text if first in (str, Path) else msgspec.convert(text, first | None, strict=False)
-    except msgspec.ValidationError:
-        return text
+def _settings(configs: Mapping[str, "_Options"], typed: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The values that settings such as "crop=0.25" give to the fields of each config parameter."""
+    found: dict[str, dict[str, Any]] = {name: {} for name in configs}
+    where = {one.field.name: (name, one) for name, options in reversed(list(configs.items())) for one in options.rest}
+    for text in typed:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise InvalidInputError(f"--set {text}: expected NAME=VALUE")
+        if key not in where:
+            raise InvalidInputError(f"--set {text}: {unknown_name('setting', key, list(where))}")
+        name, one = where[key]
+        found[name][key] = one.setting(value)
+    return found
 
 
 def _check_text(name: str, value: Any) -> None:
@@ -124,35 +137,14 @@ def typed_command() -> str:
     return shlex.join(["multiguard", *sys.argv[1:]])
 
 
-def name_options(message: str) -> str:
-    """The message with options in place of the names that they have in Python.
+def name_option(message: str, options: Mapping[str, str]) -> str:
+    """The message of the library with the option in place of the argument that it begins with.
 
-    >>> name_options("k_prime = 3, but these votes keep 2 labels per draw (k_max)")
-    '--k-prime = 3, but these votes keep 2 labels per draw (--k-max)'
-    >>> name_options("alpha must be strictly between 0 and 1; vote again (on_error='stop')")
-    '--alpha must be strictly between 0 and 1; vote again'
+    >>> name_option("k_prime = 3, but these votes keep 2 labels per draw", {"k_prime": "--k-prime"})
+    '--k-prime = 3, but these votes keep 2 labels per draw'
     """
-    from multiguard.attack.config import AttackConfig
-    from multiguard.data.config import DataConfig
-    from multiguard.evaluate import CertifyConfig, TuneConfig
-    from multiguard.models.config import ModelConfig
-    from multiguard.report.config import ReportConfig
-    from multiguard.serve.limits import ServeConfig
-    from multiguard.smooth.config import PredictConfig, VoteConfig
-    from multiguard.train.config import TrainConfig
-
-    configs: tuple[type[Config], ...] = (DataConfig, ModelConfig, VoteConfig, TrainConfig, PredictConfig)
-    configs += (AttackConfig, CertifyConfig, TuneConfig, ReportConfig, ServeConfig)
-    names = {
-        name: f"--{described_as(kind)[1] or name.replace('_', '-')}"
-        for config in configs
-        for name, kind in field_types(config).items()
-    }
-    long = "|".join(name for name in names if "_" in name)
-    message = re.sub(r" \(\w+=[^()]*\)", "", message)
-    message = re.sub(r"(--[\w-]+) \(\w+\)", r"\1", message)
-    message = re.sub(rf"(?<![\w./-])({long})(?![\w./])", lambda found: names[found[1]], message)
-    return re.sub(r"^(\w+)(?= (?:is|must|has|=) )", lambda found: names.get(found[1], found[1]), message)
+    argument, _, rest = message.partition(" ")
+    return f"{options[argument]} {rest}" if argument in options and rest.startswith(_VERBS) else message
 
 
 @dataclass(frozen=True)
@@ -193,7 +185,7 @@ class _FieldOption:
         """What the field takes for what was typed; a mistake raises `InvalidInputError` that names the option."""
         option = f"--{self.name}"
         if get_origin(self.first) is tuple:
-            typed = self._several([word.strip() for text in typed for word in text.split(",")])
+            typed = self._several(option, ",".join(typed))
         elif self.first is bool and self.name.startswith("no-"):
             return not typed
         elif words(self.kind) and self.first is int and typed not in words(self.kind):
@@ -203,12 +195,22 @@ class _FieldOption:
                 raise InvalidInputError(f"{option} {typed}: expected {expected(self.kind)}") from None
         return checked(option, typed, self.kind)
 
-    def _several(self, typed: list[str]) -> list[Any]:
+    def setting(self, text: str) -> Any:
+        """What the field takes for the text of a setting; a mistake raises `InvalidInputError` that names the field."""
+        value: Any = text
+        if get_origin(self.first) is tuple:
+            value = self._several(self.field.name, text)
+        elif self.first not in (str, Path):
+            with suppress(msgspec.ValidationError):
+                value = msgspec.convert(text, self.first | None, strict=False)
+        return checked(self.field.name, value, self.kind)
+
+    def _several(self, name: str, text: str) -> list[Any]:
         kind = plain_type(get_args(self.first)[0])
         try:
-            return [kind(word) if kind in (int, float) else word for word in typed]
+            return [kind(word) if kind in (int, float) else word for word in map(str.strip, text.split(","))]
         except ValueError:
-            raise InvalidInputError(f"--{self.name} {','.join(typed)}: expected numbers separated by commas") from None
+            raise InvalidInputError(f"{name} {text}: expected numbers separated by commas") from None
 
     def _typed_kind(self) -> Any:
         if get_origin(self.first) is tuple:
@@ -238,6 +240,7 @@ class _Options:
 
     kind: type[Config]
     of: list[_FieldOption]
+    rest: list[_FieldOption]  # without options of their own
     partial: bool
 
     @property
@@ -245,9 +248,10 @@ class _Options:
         """The section of the help that lists them."""
         return f"{self.kind.__name__.removesuffix('Config').removesuffix('Part')} options"
 
-    def build(self, values: Mapping[str, Any]) -> Any:
-        """The config from the options that were typed; for a partial one, their values by field."""
+    def build(self, values: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
+        """The config of the options and settings that were typed; for a partial one, their values by field."""
         typed = {one.field.name: one.value(values[one.key]) for one in self.of if values[one.key] is not None}
+        typed |= settings
         return typed if self.partial else self.kind(**typed)
 
 
@@ -258,13 +262,13 @@ def _options(hint: Any) -> _Options | None:
     kind = offered.config or base
     if not (isinstance(kind, type) and issubclass(kind, Config)):
         return None
-    names = offered.only or [one.name for one in config_fields(kind) if one.name not in offered.without]
-    options = []
+    options, rest = list[_FieldOption](), list[_FieldOption]()
     for one in config_fields(kind):
-        if one.name in names:
-            text, name = described_as(field_types(kind)[one.name])
-            if name == "":
-                continue
-            shown = name or one.name.replace("_", "-")
-            options.append(_FieldOption(one, field_types(kind)[one.name], offered.help.get(one.name, text), shown))
-    return _Options(kind, options, partial=offered.config is not None)
+        text, name = described_as(field_types(kind)[one.name])
+        if name == "":
+            continue
+        shown = offered.help.get(one.name, text), name or one.name.replace("_", "-")
+        listed = one.name in offered.only if offered.only else one.name not in offered.without
+        if listed or offered.rest is True or (offered.rest and one.name in offered.rest):
+            (options if listed else rest).append(_FieldOption(one, field_types(kind)[one.name], *shown))
+    return _Options(kind, options, rest, partial=offered.config is not None)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from typer import Argument, BadParameter, Option
 
-from multiguard.cli.options import Fields, with_options
+from multiguard.cli.options import RARE, Fields, with_options
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.errors import ImageFailure
@@ -41,7 +41,9 @@ def _named(text: str) -> Path:
 
 _IMAGES_HELP = "Image files, or folders of them with their subfolders."
 _Images = Annotated[list[Path], Argument(parser=_named, metavar="IMAGES...", help=_IMAGES_HELP)]
-_Model = Annotated[dict[str, Any], Fields(ModelConfig, help=_MODEL_HELP)]
+_NAMES = ("k", "rule", "threshold", "sigma", "noise", "draws", "alpha", "noise_seed", "size", "device")
+_Model = Annotated[dict[str, Any], Fields(ModelConfig, without=RARE, help=_MODEL_HELP, rest=True)]
+_Predict = Annotated[PredictConfig, Fields(only=_NAMES, rest=True)]
 _Json = Annotated[bool, Option("--json", help="Print JSON: a radius is null where unconfirmed, 'inf' where unlimited.")]
 
 _MOST_OTHERS = 3
@@ -49,7 +51,7 @@ Text = Callable[[float], str]  # of a radius
 
 
 @with_options
-def predict_command(images: _Images, model: _Model, config: PredictConfig, json_: _Json = False) -> None:
+def predict_command(images: _Images, model: _Model, config: _Predict, json_: _Json = False) -> None:
     """Predict the labels of images, and certify how far each label, and the set of them, stays.
 
     Without --model the built-in tagger predicts. Some draws choose the labels, others certify them: a label that these

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from multiguard.cli.options import Fields, ForceOther, Set, configured, with_options
+from multiguard.cli.options import Fields, ForceOther, with_options
 from multiguard.cli.progress import print_line, progress_bar
 from multiguard.cli.terminal import echo
 from multiguard.data.config import DataConfig
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from multiguard.train import TrainResult
 
 _NAMES = ("sigma", "noise", "epochs", "batch", "lr", "loss", "seed", "model", "weights", "labels", "split", "images")
-_Data = Annotated[DataConfig, Fields(only=("name", "root", "size", "table"))]
+_Data = Annotated[DataConfig, Fields(only=("name", "root", "size"), rest=("table",))]
 _Out = Annotated[Path, Option(help="The model folder to write; a run in it resumes.")]
-_Train = Annotated[dict[str, Any], Fields(TrainConfig, only=(*_NAMES, "val_images"))]
+_Train = Annotated[TrainConfig, Fields(only=(*_NAMES, "val_images"), rest=True)]
 
 
 @with_options
-def train_command(data: _Data, out: _Out, train: _Train, set_: Set = None, force: ForceOther = False) -> None:
+def train_command(data: _Data, out: _Out, config: _Train, force: ForceOther = False) -> None:
     """Train a base classifier under noise and write its model folder.
 
     The same command resumes after an interruption, and runs on several GPUs under torchrun.
@@ -34,7 +34,6 @@ def train_command(data: _Data, out: _Out, train: _Train, set_: Set = None, force
     from multiguard.train import train as run
     from multiguard.train.checkpoint import check_model_folder
 
-    config = configured(TrainConfig, train, set_)
     check_content(out, "a model")
     check_model_folder(out, force=force)
     is_main = this_rank().is_main

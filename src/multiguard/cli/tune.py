@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from multiguard.cli.options import Force, with_options
+from multiguard.cli.options import Fields, Force, with_options
 from multiguard.cli.progress import progress_bar
 from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.evaluate.tuning import TuneConfig
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from multiguard.evaluate import Tuned
 
 _Votes = Annotated[list[Path], Argument(help="Votes folders of the same images, one per model or noise.")]
+_Config = Annotated[TuneConfig, Fields(only=("radius", "k", "alpha"), rest=True)]
 _Out = Annotated[Path | None, Option(help="The record to write [tuned.json beside the first votes folder].")]
 
 
 @with_options
-def tune_command(votes: _Votes, config: TuneConfig, out: _Out = None, force: Force = False) -> None:
+def tune_command(votes: _Votes, config: _Config, out: _Out = None, force: Force = False) -> None:
     """Choose k' or the threshold, and the best of several models, for one radius.
 
     A random half of the images chooses; certify --tuned leaves these out and certifies the others with the choice.

@@ -15,8 +15,9 @@ from multiguard.verify.config import VerifyConfig
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
 _Votes = Annotated[Path | None, Option(help="The votes folder [votes beside the certificates].")]
 _Tuned = Annotated[Path | None, Option(help="The record of tune that chose the config.", metavar="FILE")]
-_Model = Annotated[dict[str, Any], Fields(ModelConfig, help={"spec": "The model: draw a sample of the votes again."})]
-_Config = Annotated[dict[str, Any], Fields(VerifyConfig)]
+_MODEL_HELP = {"spec": "The model: draw a sample of the votes again."}
+_Model = Annotated[dict[str, Any], Fields(ModelConfig, only=("spec", "output"), help=_MODEL_HELP, rest=True)]
+_Config = Annotated[dict[str, Any], Fields(VerifyConfig, only=("images", "draws", "root", "device"), rest=True)]
 _DIFFERS = 1
 
 
@@ -36,7 +37,7 @@ def verify_command(run: _Run, config: _Config, model: _Model, votes: _Votes = No
     if len(folders) > 1 and (votes or tuned) is not None:
         raise InvalidInputError("--votes and --tuned are of one certificates folder; name that folder instead of a run")
     if "spec" not in model and (useless := [*model, *config]):
-        raise InvalidInputError(f"--{useless[0].replace('_', '-')} is about the votes to draw again; name --model too")
+        raise InvalidInputError(f"{useless[0]} is about the votes to draw again; name --model too")
     failed = 0
     for folder in folders:
         # The other arms of a run have models of their own.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from multiguard.cli.options import Fields, ForceOther, NoiseText, Sigma, typed_command, with_options
+from multiguard.cli.options import RARE, Fields, ForceOther, NoiseText, Sigma, typed_command, with_options
 from multiguard.cli.progress import print_line, progress_bar
 from multiguard.cli.signals import graceful_stop
 from multiguard.cli.terminal import echo
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 FINISHING = "the shards under way are finished first"
 
+_NAMES = ("draws", "radii", "rule", "noise_seed", "device", "on_error")
+_Model = Annotated[ModelConfig, Fields(without=RARE, rest=True)]
+_Data = Annotated[DataConfig, Fields(without=("table", "separator", "difficult"), rest=True)]
+_Vote = Annotated[VoteConfig, Fields(only=_NAMES, rest=True)]
 _Target = Annotated[
     dict[str, Any],
     Fields(
@@ -30,8 +34,8 @@ _Target = Annotated[
         help={
             "k": "For adaptive draws: the k to certify.",
             "k_prime": "For adaptive draws: the k' to certify.",
-            "threshold": "For adaptive draws and --rule threshold: the threshold to certify.",
             "alpha": "For adaptive draws: the alpha to certify.",
+            "threshold": "For adaptive draws and --rule threshold: the threshold to certify.",
         },
     ),
 ]
@@ -41,9 +45,9 @@ _DryRun = Annotated[bool, Option("--dry-run", help="Say what would happen, and w
 
 @with_options
 def vote_command(
-    model: ModelConfig,
-    data: DataConfig,
-    vote: VoteConfig,
+    model: _Model,
+    data: _Data,
+    vote: _Vote,
     target: _Target,
     out: _Out = None,
     sigma: Sigma = None,
@@ -119,7 +123,6 @@ def _target(vote: VoteConfig, target: dict[str, Any]) -> CertifyConfig | None:
         return config
     for name in target:
         raise InvalidInputError(
-            f"--{name.replace('_', '-')} tells adaptive draws when to stop, and --draws is {vote.most_draws}; "
-            "leave it to certify"
+            f"{name} tells adaptive draws when to stop, and --draws is {vote.most_draws}; leave it to certify"
         )
     return None

@@ -78,7 +78,9 @@ class FunctionNetwork:
 
     def _array_scores(self, inputs: Tensor) -> Tensor:
         if torch.is_autocast_enabled(inputs.device.type):
-            raise ModelError("it takes NumPy arrays, in float32 only; give --precision float32 (precision='float32')")
+            raise ModelError(
+                "it takes NumPy arrays, in float32 only; give precision='float32' (--set precision=float32)"
+            )
         return host_scores(self.function, inputs)
 
     def _check_arrays(self, scores: Any, inputs: Tensor) -> None:

@@ -62,7 +62,7 @@ def config_processor(config: dict[str, Any], spec: str, *, normalised: bool) -> 
     if not isinstance(own, dict) or not {"mean", "std"} <= own.keys():
         raise ModelError(
             f"{spec} has no {PREPROCESSOR}, which says how its images are normalised; copy it from the model's source, "
-            "or say it: --mean, --std and --size (mean=, std=, image_size=)."
+            "or give mean and std (--set mean=0.5 --set std=0.5) and the size (--size, image_size=)."
         )
     size = own.get("input_size")
     content = {"image_mean": own["mean"], "image_std": own["std"]}

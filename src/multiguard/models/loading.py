@@ -62,9 +62,7 @@ def load_model(config: ModelConfig, *, size: int | None = None, noise: str | Non
     if model.denoiser is None:
         return classifier
     if noise is None:
-        raise InvalidInputError(
-            f"--denoiser {model.denoiser} removes the noise of one sigma; give --sigma, such as 0.1"
-        )
+        raise InvalidInputError(f"denoiser {model.denoiser} removes the noise of one sigma; give --sigma, such as 0.1")
     return denoise_first(classifier, model.denoiser, denoiser_sigma(parse_noise(noise, classifier.image_size)))
 
 

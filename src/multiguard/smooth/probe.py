@@ -304,7 +304,7 @@ def _recall_warnings(labels: Sequence[Sequence[int]], count: int, clean: float, 
     if clean < chance + 2 * deviation:
         yield (
             f"clean recall is {clean:.0%}, hardly better than chance ({chance:.0%}): check the order of --labels "
-            "(labels=[...]), --mean, --std and --size"
+            "(labels=[...]), mean, std and size"
         )
     elif noisy - chance < (clean - chance) / 2:
         yield f"recall falls from {clean:.0%} to {noisy:.0%} under noise: train under noise, or take less of it"
