@@ -15,7 +15,7 @@ from tests.pipeline.tiny_run import RECIPE, command
 
 import multiguard
 from multiguard.certify.noise import Gaussian
-from multiguard.cli.terminal import PlainConsole, printable
+from multiguard.cli.console import PlainConsole, printable
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.evaluate import CertifyConfig, certify_votes, radius_grid, read_certificates, write_certificates
 from multiguard.io.config import to_tree

@@ -7,9 +7,8 @@ import typer
 from typer import Argument, Option
 
 from multiguard.attack.config import AttackConfig
+from multiguard.cli.console import PlainConsole, echo, print_line, progress_bar
 from multiguard.cli.options import Fields, Force, typed_command, with_options
-from multiguard.cli.progress import print_line, progress_bar
-from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.errors import InvalidInputError
 from multiguard.models.config import ModelConfig
 

@@ -177,7 +177,7 @@ def _function(command: str) -> Any:
 
 
 def _echo(text: str) -> None:
-    from multiguard.cli.terminal import echo
+    from multiguard.cli.console import echo
 
     echo(text, err=True)
 

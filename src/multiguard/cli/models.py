@@ -5,7 +5,7 @@ from typing import Annotated
 from rich.table import Table
 from typer import Argument
 
-from multiguard.cli.terminal import PlainConsole, echo
+from multiguard.cli.console import PlainConsole, echo
 
 _Name = Annotated[str | None, Argument(help="The model whose card to show [all models in a table].")]
 

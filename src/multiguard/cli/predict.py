@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from typer import Argument, BadParameter, Option
 
+from multiguard.cli.console import PlainConsole, echo, progress_bar
 from multiguard.cli.options import RARE, Fields, with_options
-from multiguard.cli.progress import progress_bar
-from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.errors import ImageFailure
 from multiguard.io.rounding import plain, radius_json, radius_text
 from multiguard.models.config import ModelConfig

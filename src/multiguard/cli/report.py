@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from multiguard.cli.console import PlainConsole, echo, progress_bar
 from multiguard.cli.options import Fields, Force, typed_command, with_options
-from multiguard.cli.progress import progress_bar
-from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.errors import InvalidInputError
 from multiguard.report.config import ReportConfig
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from multiguard.cli.console import PlainConsole, print_line, progress_bar
 from multiguard.cli.options import typed_command
-from multiguard.cli.progress import print_line, progress_bar
 from multiguard.cli.signals import graceful_stop
-from multiguard.cli.terminal import PlainConsole
 from multiguard.cli.vote import FINISHING
 
 if TYPE_CHECKING:

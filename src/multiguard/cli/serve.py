@@ -2,8 +2,8 @@
 
 from typing import Annotated, Any
 
+from multiguard.cli.console import echo
 from multiguard.cli.options import Fields, with_options
-from multiguard.cli.terminal import echo
 from multiguard.models.config import ModelConfig
 from multiguard.serve.limits import ServeConfig
 from multiguard.smooth.config import PredictConfig

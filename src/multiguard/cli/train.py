@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from multiguard.cli.console import echo, print_line, progress_bar
 from multiguard.cli.options import Fields, ForceOther, with_options
-from multiguard.cli.progress import print_line, progress_bar
-from multiguard.cli.terminal import echo
 from multiguard.data.config import DataConfig
 from multiguard.io.ranks import this_rank
 from multiguard.train.config import TrainConfig

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from multiguard.cli.console import PlainConsole, echo, progress_bar
 from multiguard.cli.options import Fields, Force, with_options
-from multiguard.cli.progress import progress_bar
-from multiguard.cli.terminal import PlainConsole, echo
 from multiguard.evaluate.tuning import TuneConfig
 
 if TYPE_CHECKING:

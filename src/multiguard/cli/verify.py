@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from multiguard.cli.console import print_line, progress_bar
 from multiguard.cli.options import Fields, with_options
-from multiguard.cli.progress import print_line, progress_bar
 from multiguard.errors import InvalidInputError
 from multiguard.models.config import ModelConfig
 from multiguard.verify.config import VerifyConfig

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from multiguard.cli.console import echo, print_line, progress_bar
 from multiguard.cli.options import RARE, Fields, ForceOther, NoiseText, Sigma, typed_command, with_options
-from multiguard.cli.progress import print_line, progress_bar
 from multiguard.cli.signals import graceful_stop
-from multiguard.cli.terminal import echo
 from multiguard.data.config import DataConfig
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig

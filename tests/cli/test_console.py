@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from multiguard.cli.progress import print_line, progress_bar
+from multiguard.cli.console import print_line, progress_bar
 
 
 def test_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
