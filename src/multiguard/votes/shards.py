@@ -130,28 +130,17 @@ class Manifest:
         return in_order and list(voted) == [i for i in ids if i not in failed]
 
 
-@dataclass(frozen=True)
-class OpenManifest:
-    """A manifest as it was read: the hash is that of the bytes that it was made from."""
-
-    folder: Path  # of the votes
-    manifest: Manifest
-    sha256: str
-
-    __repr__ = short_repr
-
-
 def load_manifest(folder: Path) -> Manifest:
     """Return the manifest of a votes folder, its shards unread; raises `VotesError` if it is missing or damaged."""
-    return open_manifest(folder).manifest
+    return open_manifest(folder)[0]
 
 
-def open_manifest(folder: Path) -> OpenManifest:
-    """Return the same with its hash. The manifest of a finished run knows all its shards: no others can be read."""
+def open_manifest(folder: Path) -> tuple[Manifest, str]:
+    """Return the same with the sha256 of the bytes that it was made from; of a finished run it covers every shard."""
     path = folder / MANIFEST_NAME
     try:
         content, digest = read_hashed(path)
-        return OpenManifest(folder, convert(decode_checked(content, **_MANIFEST), Manifest), digest)
+        return convert(decode_checked(content, **_MANIFEST), Manifest), digest
     except (FileNotFoundError, NotADirectoryError) as error:
         if not folder.exists():
             raise VotesError(

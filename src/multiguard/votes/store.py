@@ -20,7 +20,6 @@ from multiguard.votes.provenance import Provenance
 from multiguard.votes.shards import (
     HEAD,
     Manifest,
-    OpenManifest,
     Shard,
     check_shard,
     heads_of,
@@ -49,12 +48,8 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> "Votes":
         >>> len(votes), votes.ranked(0).shape
         (5, (7, 3))
     """
-    return open_votes(open_manifest(Path(folder)), partial=partial)
-
-
-def open_votes(opened: OpenManifest, *, partial: bool = False) -> "Votes":
-    """Return the votes of a run whose manifest is open already; as in `read_votes`."""
-    folder, manifest = opened.folder, opened.manifest
+    folder = Path(folder)
+    manifest, sha256 = open_manifest(folder)
     indices = [i for i in range(manifest.shard_count) if manifest.finished or (folder / shard_name(i)).exists()]
     if not (manifest.finished or partial):
         remedy = "Vote again with the same command to resume it."
@@ -69,9 +64,7 @@ def open_votes(opened: OpenManifest, *, partial: bool = False) -> "Votes":
     votes.failures = tuple(failure for shard in shards.values() for failure in shard.failures)
     stored = {shard_name(index): shard.sha256 for index, shard in shards.items()}
     # The manifest holds the checksum of every shard once the run has finished.
-    votes.manifest_hash = (
-        opened.sha256 if manifest.finished else checksum({"manifest": opened.sha256, "shards": stored})
-    )
+    votes.manifest_hash = sha256 if manifest.finished else checksum({"manifest": sha256, "shards": stored})
     return votes
 
 
