@@ -20,13 +20,13 @@ class Opened:
     errors: list[str] = field(default_factory=list)
 
 
-def open_page(context, path: Path) -> Opened:
+def open_page(context, path: Path, hash_: str = "") -> Opened:
     visited = Opened(context.new_page())
     visited.page.on("request", lambda request: visited.requests.append(request.url))
     visited.page.on("console", lambda message: visited.errors.append(message.text))
     visited.page.on("pageerror", lambda error: visited.errors.append(str(error)))
     visited.page.on("dialog", lambda dialog: visited.errors.append(f"dialog {dialog.message}"))
-    visited.page.goto(path.as_uri())
+    visited.page.goto(path.as_uri() + hash_)
     return visited
 
 

@@ -1,5 +1,6 @@
 """The page of a comparison in a real browser: it shows the numbers of the runs, and fetches nothing."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -27,12 +28,11 @@ def path(board: Leaderboard, tmp_path_factory) -> Path:
     return write_comparison(board, tmp_path_factory.mktemp("page"))[0]
 
 
-@pytest.mark.parametrize("averaging", ["mean", "pooled"])
-def test_numbers(board: Leaderboard, path: Path, opened, averaging: str) -> None:
+def test_numbers(board: Leaderboard, path: Path, opened) -> None:
     """The table has the certified scores at the chosen radius, and the differences with their intervals."""
     page, grid = opened(path).page, board.family.radius
-    page.locator(f"[name=averaging][value={averaging}]").check()
-    for index in (0, 8, 20):
+    for averaging, index in product(("pooled", "mean"), (0, 8, 20)):
+        page.locator(f"[name=averaging][value={averaging}]").check()
         slide_to(page, index)
         assert float(page.locator("#radius-shown").inner_text()) == grid[index]
         shown = table(page, "scores")
@@ -47,7 +47,7 @@ def test_numbers(board: Leaderboard, path: Path, opened, averaging: str) -> None
 
 
 def test_quiet(path: Path, opened) -> None:
-    """Nothing is fetched, nothing fails, and no name is taken for markup."""
+    """Nothing is fetched, nothing fails, no name is taken for markup, and a phone never scrolls the page sideways."""
     visited = opened(path)
     page = visited.page
     page.locator("#scores .plot .js-line").first.wait_for(state="attached")
@@ -56,12 +56,7 @@ def test_quiet(path: Path, opened) -> None:
     assert [url for url in visited.requests if url != path.as_uri() and not url.startswith("data:")] == []
     assert visited.errors == []
     assert page.locator("script").count() == 3
-
-
-def test_phone(path: Path, opened) -> None:
-    """A phone never scrolls the page sideways; wide tables scroll by themselves."""
-    page = opened(path, width=390).page
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert opened(path, width=390).page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_address(path: Path, opened) -> None:
@@ -70,9 +65,7 @@ def test_address(path: Path, opened) -> None:
     slide_to(page, 20)
     page.locator("[name=averaging][value=pooled]").check()
     page.wait_for_url(lambda url: "average=pooled" in url)
-    address = page.url
-    other = open_page(page.context, path).page
-    other.goto(address)
+    other = open_page(page.context, path, page.url.removeprefix(path.as_uri())).page
     assert other.locator("#radius").input_value() == "20"
     assert other.locator("[name=averaging]:checked").input_value() == "pooled"
     other.close()

@@ -2,6 +2,7 @@
 
 import re
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 
 import matplotlib.path
@@ -29,18 +30,9 @@ from multiguard.io.rounding import percent_value
 from multiguard.report import Study, write_page
 
 
-@pytest.fixture(scope="module")
-def path(study: Study, tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("page") / "report.html"
-    write_page(study, path, images=NoiseImages(study.main.certificates.ids, side=40))
-    return path
-
-
-@pytest.fixture(scope="module")
-def hostile_path(hostile_study: Study, tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("hostile") / "report.html"
-    write_page(hostile_study, path)
-    return path
+@pytest.fixture
+def path(pages: dict[str, Path]) -> Path:
+    return pages["labelled"]
 
 
 def expected_scores(study: Study, method: str, averaging: str, index: int) -> list[str]:
@@ -48,14 +40,13 @@ def expected_scores(study: Study, method: str, averaging: str, index: int) -> li
     return [percent_value(float(getattr(scores, column)[index])) for column in COLUMNS]
 
 
-@pytest.mark.parametrize("averaging", ["mean", "pooled"])
-def test_slider(study: Study, path: Path, opened, averaging: str) -> None:
+def test_slider(study: Study, path: Path, opened) -> None:
     """The slider shows the numbers of the curves."""
     page = opened(path).page
-    page.locator(f"[name=averaging][value={averaging}]").check()
     names = dict(zip(table(page, "methods"), study.main.certificates.methods, strict=True))
     grid = study.main.curves[0].scores.radius
-    for index in (0, 3, 10, 17, len(grid) - 1):
+    for averaging, index in product(("mean", "pooled"), (0, 3, 10, 17, len(grid) - 1)):
+        page.locator(f"[name=averaging][value={averaging}]").check()
         slide_to(page, index)
         for name, cells in table(page, "methods").items():
             assert cells == expected_scores(study, names[name], averaging, index)
@@ -298,16 +289,18 @@ def test_radius_line(path: Path, opened) -> None:
         assert max(distances) < 1.5
 
 
-@pytest.mark.parametrize(("which", "scheme"), [("path", "dark"), ("hostile_path", "light")])
-def test_quiet(which: str, scheme: str, opened, request) -> None:
-    """Nothing is fetched and nothing fails."""
-    path = request.getfixturevalue(which)
-    assert_quiet(opened(path, scheme=scheme), path)
+@pytest.mark.parametrize(
+    ("name", "scheme"), [("labelled", "dark"), ("hostile", "light"), ("threshold", "dark"), ("unlabelled", "light")]
+)
+def test_quiet(pages: dict[str, Path], name: str, scheme: str, opened) -> None:
+    """On no kind of page is anything fetched and does anything fail, and a phone never scrolls it sideways."""
+    assert_quiet(opened(pages[name], scheme=scheme), pages[name])
+    assert_all_fits(opened(pages[name], width=390).page, 390)
 
 
-def test_hostile_names(hostile_study: Study, hostile_path: Path, opened) -> None:
+def test_hostile_names(hostile_study: Study, pages: dict[str, Path], opened) -> None:
     """Hostile names stay text."""
-    page = opened(hostile_path).page
+    page = opened(pages["hostile"]).page
     page.locator("#show-all").click()
     assert set(HOSTILE_IDS) <= set(shown_ids(page))
     headings = page.locator(".card h3").all_text_contents()
@@ -325,9 +318,9 @@ def test_hostile_names(hostile_study: Study, hostile_path: Path, opened) -> None
     assert page.locator("script").count() == 3
 
 
-def test_hovered_names(hostile_path: Path, opened) -> None:
+def test_hovered_names(pages: dict[str, Path], opened) -> None:
     """A hovered chart names its lines as they are."""
-    page = opened(hostile_path).page
+    page = opened(pages["hostile"]).page
     page.locator("#runs").scroll_into_view_if_needed()
     plot = page.locator("#runs .plot").first
     plot.locator(".js-line").first.wait_for(state="attached")
@@ -337,13 +330,6 @@ def test_hovered_names(hostile_path: Path, opened) -> None:
     assert all(
         name in shown for name in ("σ = 0.25 (<b>again</b>)", "σ = 0.25 (<img src=x onerror=alert(7)>)", "σ = 0.5")
     )
-
-
-@pytest.mark.parametrize("which", ["path", "hostile_path"])
-def test_phone_width(which: str, opened, request) -> None:
-    """A phone never scrolls sideways."""
-    page = opened(request.getfixturevalue(which), width=390).page
-    assert_all_fits(page, 390)
 
 
 def test_dark_scheme(path: Path, opened) -> None:

@@ -1,6 +1,7 @@
 """Pages of the threshold rule, of predicted labels and of adaptive draws, in a real browser."""
 
 import math
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from tests.report.browsing import (
     slide_to,
     table,
 )
-from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, changed, make_run
+from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, changed, make_run
 
 from multiguard.certify import certified_size
 from multiguard.evaluate import CertifyConfig, Curve
@@ -35,32 +36,17 @@ CARD = {
 }
 
 
-@pytest.fixture(scope="module")
-def paths(threshold: Study, unlabelled: Study, hostile_unlabelled: Study, tmp_path_factory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("kinds")
-    studies = {"threshold": threshold, "unlabelled": unlabelled, "hostile": hostile_unlabelled}
-    for name, study in studies.items():
-        images = NoiseImages(study.main.certificates.ids, side=40) if name == "threshold" else None
-        write_page(study, folder / f"{name}.html", images=images)
-    return {name: folder / f"{name}.html" for name in studies}
-
-
 def shown(curve: Curve, columns: tuple[str, ...], index: int) -> list[str]:
     percents = [percent_value(float(getattr(curve.scores, column)[index])) for column in columns]
     return [*percents, round_up(float(curve.scores.false_ceiling[index]), 2)]
 
 
-@pytest.mark.parametrize("averaging", ["mean", "pooled"])
-def test_slider_with_ceilings(threshold: Study, paths: dict[str, Path], opened, averaging: str) -> None:
+def test_slider_with_ceilings(threshold: Study, pages: dict[str, Path], opened) -> None:
     """The slider shows floors and ceilings of the curves."""
-    page = opened(paths["threshold"]).page
-    page.locator(f"[name=averaging][value={averaging}]").check()
-    own = {
-        curve.method: curve
-        for curve in threshold.main.curves
-        if (curve.config, curve.averaging) == (threshold.config, averaging)
-    }
-    for index in (0, 4, 10, 30):
+    page = opened(pages["threshold"]).page
+    for averaging, index in product(("pooled", "mean"), (0, 4, 10, 30)):
+        page.locator(f"[name=averaging][value={averaging}]").check()
+        own = {method: threshold.main_curve(method, averaging) for method in threshold.main.certificates.methods}
         slide_to(page, index)
         assert table(page, "methods") == {method: shown(curve, COLUMNS, index) for method, curve in own.items()}
         found = headline(page, (*COLUMNS, "false_ceiling"))
@@ -69,9 +55,9 @@ def test_slider_with_ceilings(threshold: Study, paths: dict[str, Path], opened, 
     assert len({tuple(shown(own["joint"], COLUMNS, index)) for index in (0, 4, 10, 30)}) > 2
 
 
-def test_both_rules(threshold: Study, paths: dict[str, Path], opened) -> None:
+def test_both_rules(threshold: Study, pages: dict[str, Path], opened) -> None:
     """Both rules are compared."""
-    page = opened(paths["threshold"]).page
+    page = opened(pages["threshold"]).page
     runs = {"threshold, t = 0.3": threshold.main, "top-k, k′ = 2, k = 5": threshold.beside["ranked"]}
     for index in (0, 10):
         slide_to(page, index)
@@ -94,9 +80,9 @@ def ceilings(radii: np.ndarray, farthest: float) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("method", ["joint", "independent"])
-def test_cards_with_ceilings(threshold: Study, paths: dict[str, Path], opened, method: str) -> None:
+def test_cards_with_ceilings(threshold: Study, pages: dict[str, Path], opened, method: str) -> None:
     """Cards show floors and ceilings."""
-    page, certificates = opened(paths["threshold"]).page, threshold.main.certificates
+    page, certificates = opened(pages["threshold"]).page, threshold.main.certificates
     grid = threshold.main.curves[0].scores.radius
     page.locator("#method").select_option(method)
     for step in (0, 5, 20):
@@ -137,9 +123,9 @@ def _with(values, index: int, value: object) -> list:
     return [value if at == index else own for at, own in enumerate(values)]
 
 
-def test_predicted_labels(unlabelled: Study, paths: dict[str, Path], opened) -> None:
+def test_predicted_labels(unlabelled: Study, pages: dict[str, Path], opened) -> None:
     """Predicted labels have radii of their own, and unconfirmed ones are marked."""
-    page, certificates = opened(paths["unlabelled"]).page, unlabelled.main.certificates
+    page, certificates = opened(pages["unlabelled"]).page, unlabelled.main.certificates
     unconfirmed, radius = 0, float(page.locator("#radius-shown").inner_text())
     selectors = {"names": ".own .size", "values": ".own .value", "holding": ".own .holds", "true": ".true, .true-one"}
     for card in cards(page, **selectors, marks=".mark"):
@@ -156,9 +142,9 @@ def test_predicted_labels(unlabelled: Study, paths: dict[str, Path], opened) -> 
     assert f"{unconfirmed} of {total}" in page.locator(".asides").inner_text()
 
 
-def test_no_ground_truth(unlabelled: Study, paths: dict[str, Path], opened) -> None:
+def test_no_ground_truth(unlabelled: Study, pages: dict[str, Path], opened) -> None:
     """Without ground truth there is neither precision nor F1."""
-    page = opened(paths["unlabelled"]).page
+    page = opened(pages["unlabelled"]).page
     words = "\n".join(page.locator("header, .instrument, main > section:not(#provenance)").all_inner_texts())
     assert not [word for word in ("precision", "F1", "true label", "recall") if word in words]
     assert "predicted labels, on average," in page.locator(".statement").inner_text()
@@ -172,9 +158,9 @@ def test_no_ground_truth(unlabelled: Study, paths: dict[str, Path], opened) -> N
     assert "of all predicted labels together" in page.locator(".statement").inner_text()
 
 
-def test_adaptive_draws(unlabelled: Study, paths: dict[str, Path], opened) -> None:
+def test_adaptive_draws(unlabelled: Study, pages: dict[str, Path], opened) -> None:
     """An adaptive run shows the draws of each image."""
-    page, certificates = opened(paths["unlabelled"]).page, unlabelled.main.certificates
+    page, certificates = opened(pages["unlabelled"]).page, unlabelled.main.certificates
     assert page.locator("#radius-shown").inner_text() == "0.25", "the first radius that draws were spent for"
     counts = {draws: certificates.draws.count(draws) for draws in (40, 70, 100)}
     assert page.locator(".stops .name").all_text_contents() == [f"{draws} draws:" for draws in counts]
@@ -190,23 +176,13 @@ def test_adaptive_draws(unlabelled: Study, paths: dict[str, Path], opened) -> No
     assert "mean_draws" in provenance
 
 
-@pytest.mark.parametrize(
-    ("name", "scheme", "width"), [("threshold", "dark", 1440), ("unlabelled", "light", 1440), ("hostile", "dark", 390)]
-)
-def test_quiet_kinds(paths: dict[str, Path], opened, name: str, scheme: str, width: int) -> None:
-    """Nothing is fetched by any kind of page."""
-    assert_quiet(opened(paths[name], scheme=scheme, width=width), paths[name])
-
-
-@pytest.mark.parametrize("name", ["threshold", "unlabelled", "hostile"])
-def test_phone_width_kinds(paths: dict[str, Path], opened, name: str) -> None:
-    """Every kind of page fits a phone."""
-    assert_all_fits(opened(paths[name], width=390).page, 390)
-
-
-def test_hostile_names_unlabelled(hostile_unlabelled: Study, paths: dict[str, Path], opened) -> None:
-    """Hostile names stay text without labels."""
-    page, certificates = opened(paths["hostile"], width=390).page, hostile_unlabelled.main.certificates
+def test_hostile_names_unlabelled(hostile_unlabelled: Study, pages: dict[str, Path], opened) -> None:
+    """Hostile names stay text without labels, and nothing is fetched, on a phone in the dark."""
+    path, certificates = pages["hostile unlabelled"], hostile_unlabelled.main.certificates
+    visited = opened(path, width=390, scheme="dark")
+    page = visited.page
+    assert_quiet(visited, path)
+    assert_all_fits(page, 390)
     page.locator("#show-all").click()
     assert set(HOSTILE_IDS) <= set(shown_ids(page))
     names = set(page.locator(".own .size").all_text_contents())
@@ -230,8 +206,8 @@ def test_labels_without_a_hit(tmp_path: Path, opened) -> None:
     assert unticked
 
 
-def test_full_alpha(paths: dict[str, Path], opened) -> None:
+def test_full_alpha(pages: dict[str, Path], opened) -> None:
     """The radius of a single label is marked as taking the full alpha."""
-    page = opened(paths["threshold"]).page
+    page = opened(pages["threshold"]).page
     heading = page.locator(".card .true li:first-child").first
     assert heading.locator("span").last.text_content() == "alone (full α) up to"

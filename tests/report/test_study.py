@@ -32,7 +32,7 @@ def test_other_images(tmp_path, unlabelled: Study) -> None:
 
 def test_true_and_predicted_labels(threshold: Study, unlabelled: Study) -> None:
     """Runs of true and of predicted labels are not mixed."""
-    with pytest.raises(InvalidInputError, match="certifies labels that pilot draws chose and the main run the true"):
+    with pytest.raises(InvalidInputError, match=r"different labels .*: this run the true labels, deployed labels that"):
         Study(threshold.main, {"deployed": unlabelled.main})
 
 

@@ -9,7 +9,6 @@ from tests.report.studies import ADAPTIVE, NoiseImages, make_run
 from tests.report.test_figures import figure_text
 
 from multiguard.data.image import image_hash
-from multiguard.errors import InvalidInputError
 from multiguard.report import Study, write_page, write_tables
 from multiguard.report.figures import draws_figure, family_figure, label_figure
 
@@ -52,13 +51,6 @@ def test_other_failures(study):
     assert "σ = 0.25: 1 of 12 images could not be voted on and is left out." in notes["noise"]
     assert "1.0: " not in notes["noise"]
     assert "trained without noise: no image failed." in notes["training"]
-
-
-def test_other_images_with_failures(study, tmp_path):
-    """Runs on other images are refused even with failures."""
-    fewer = make_run(tmp_path, images=11, **ADAPTIVE)
-    with pytest.raises(InvalidInputError, match="'fewer' is about other images"):
-        Study(study.main, {"fewer": fewer})
 
 
 def test_figures_count_failures(study):

@@ -168,11 +168,6 @@ def test_latex_commands(text: str) -> None:
     assert not escape_latex(text).lstrip().startswith("*")
 
 
-def test_latex_name() -> None:
-    """Special characters of a name are escaped for LaTeX."""
-    assert escape_latex(r"50% of_a\b & $x$") == r"50\% of\_a\textbackslash{}b \& \$x\$"
-
-
 @pytest.mark.parametrize(
     ("name", "written"),
     [("[2pt] car", "{[}2pt{]} car"), ("*", "{*}"), (" \t*a*", "  {*}a*"), ("\n[", " {[}"), ("a*b", "a*b")],
@@ -189,12 +184,6 @@ def test_markdown_markup(text: str) -> None:
     bare = re.sub(r"\\.", "", written)
     assert not set(bare) & set("|`*_[]<>\n\r")
     assert re.sub(r"&(?:amp|lt|gt);", "", bare).count("&") == 0
-
-
-def test_markdown_name() -> None:
-    """Special characters of a name are escaped for Markdown, others stay."""
-    assert escape_markdown("<b>a|b_c</b>") == r"&lt;b&gt;a\|b\_c&lt;/b&gt;"
-    assert escape_markdown("F1 at R: 0.5") == "F1 at R: 0.5"
 
 
 def test_links_and_directions() -> None:

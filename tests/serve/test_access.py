@@ -59,7 +59,7 @@ def test_refused_post(running, orange):
     """Over HTTP such a request is 403, and no work begins."""
     reply = running.client.predict(orange, Origin="https://evil.example")
     assert (reply.status, "another site" in reply.json["error"]) == (403, True)
-    assert len(running.service.worker._tasks) == 0
+    assert len(running.service.worker.tasks) == 0
 
 
 def test_headers(running):

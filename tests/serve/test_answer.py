@@ -37,7 +37,7 @@ def test_slow_reader(monkeypatch, as_stream, read):
                 sent.append("late")
         worker.stop()
         worker.join(10)
-        return worker._tasks, sent
+        return worker.tasks, sent
 
     tasks, sent = asyncio.run(main())
     assert tasks == []

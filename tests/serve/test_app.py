@@ -154,10 +154,10 @@ def test_vanished_client(running, orange):
     streams = [running.client.stream("/api/predict?draws=1000000", orange) for _ in range(2)]
     assert next(streams[0])[0] == "run"
     assert next(streams[1])[0] == "waiting"
-    assert len(running.service.worker._tasks) == 2
+    assert len(running.service.worker.tasks) == 2
     for stream in streams:
         stream.close()
-    assert until(lambda: not running.service.worker._tasks)
+    assert until(lambda: not running.service.worker.tasks)
     assert running.client.predict(orange, query="?draws=10").status == 200
 
 
@@ -169,7 +169,7 @@ def test_many_at_once(running, orange):
     refused = [reply for reply in replies if reply.status == 429]
     assert all(int(reply.headers["retry-after"]) > 0 and "come back" in reply.json["error"] for reply in refused)
     assert sum(reply.status == 200 for reply in replies) >= 4
-    assert until(lambda: running.service.worker._tasks == [])
+    assert until(lambda: running.service.worker.tasks == [])
     assert running.client.predict(orange, query="?draws=10").status == 200
 
 

@@ -17,7 +17,7 @@ def goes_on(running, orange):
     """After whatever was sent, an image is predicted as before, and no place is lost."""
     yield
     assert running.client.predict(orange, query="?draws=1").status == 200
-    assert until(lambda: running.service.worker._tasks == [])
+    assert until(lambda: running.service.worker.tasks == [])
 
 
 def png_bomb(width: int, height: int) -> bytes:

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from operator import methodcaller
@@ -34,7 +34,7 @@ from multiguard.io.short_repr import short_repr
 from multiguard.report.config import ReportConfig
 from multiguard.report.families import METHOD_NAMES, Family, Line, Measure, rule_measures
 from multiguard.report.page import family_data, render_page, write_text
-from multiguard.report.study import true_labels
+from multiguard.report.study import check_alike, true_labels
 from multiguard.report.words import config_words, dataset_title
 
 PAGE_NAME, CSV_NAME, JSON_NAME = "comparison.html", "comparison.csv", "comparison.json"
@@ -167,7 +167,7 @@ def compare_runs(config: ReportConfig, runs: Runs) -> Leaderboard:
     """
     chosen = _chosen(runs, config.methods)
     first = _baseline(chosen, config.baseline)
-    _check_attackers(runs)
+    check_alike(runs)
     images = _common_images(runs)
     noises = [run.certificates.noise for run, _ in chosen.values()]
     noise = chosen[first][0].certificates.noise
@@ -222,16 +222,16 @@ def _render(board: Leaderboard) -> str:
     middle = first if first in board.radius else board.radius[len(board.radius) // 2]
     start = int(np.argmin(np.abs(family.radius - middle)))
     words = [each.words for each in board.contenders]
-    data = family_data(family)
+    data, keys = family_data(family), [measure.key for measure in board.measures]
     for line, each in zip(data["lines"], board.contenders, strict=True):
-        line["differences"] = _differences(each, board.measures)
+        own = each.differences
+        line["differences"] = own and {"mean": {key: [ends.tolist() for ends in getattr(own, key)] for key in keys}}
     return render_page(
         "comparison.html",
         _SCRIPTS,
         {"grid": data["grid"], "start": start, "methods": [], "axis": noise.axis_label, "families": [data]},
         board=board,
         title=board.title,
-        level=board.level,
         measures=board.measures,
         noise=noise,
         grid=family.radius,
@@ -243,12 +243,6 @@ def _render(board: Leaderboard) -> str:
         rows=[list(each.values()) for each in words],
         table=[(name, measure.word, cells) for name, measure, cells in board.rows()],
     )
-
-
-def _differences(each: Contender, measures: Iterable[Measure]) -> dict[str, Any] | None:
-    if (own := each.differences) is None:
-        return None
-    return {"mean": {measure.key: [ends.tolist() for ends in getattr(own, measure.key)] for measure in measures}}
 
 
 def difference_words(value: float, low: float, high: float) -> tuple[str, str, str]:
@@ -291,21 +285,9 @@ def _baseline(chosen: Mapping[str, tuple[Results, Method]], wanted: str | None) 
     return found
 
 
-def _check_attackers(runs: Runs) -> None:
-    """Raises unless all runs are about one attacker: the same R must be the same attack."""
-    attackers = {name: run.certificates.noise.attacker for name, run in runs.items()}
-    if len(set(attackers.values())) > 1:
-        words = ", ".join(f"{name} {attacker}" for name, attacker in attackers.items())
-        raise InvalidInputError(f"these runs are about different attackers and have no common radius: {words}")
-
-
 def _common_images(runs: Runs) -> tuple[str, ...]:
     """The images that all runs have votes of; without ground truth, those for which each predicts a label."""
-    (first, *_), labelled = runs, {run.certificates.labelled for run in runs.values()}
-    if len(labelled) > 1:
-        kinds = {True: "the true labels", False: "labels that pilot draws chose"}
-        words = ", ".join(f"{name} {kinds[run.certificates.labelled]}" for name, run in runs.items())
-        raise InvalidInputError(f"these runs certify different labels and cannot be compared: {words}")
+    first, *_ = runs
     truths = {name: {i: own for i, own in true_labels(run).items() if own is not None} for name, run in runs.items()}
     common = [i for i in runs[first].certificates.ids if all(i in own for own in truths.values())]
     if not runs[first].certificates.labelled:
@@ -330,13 +312,9 @@ def _notes(runs: Runs, images: Sequence[str]) -> Iterator[str]:
     exact = all(own.noise.enumerated for own in certificates.values())
     if len({own.config.alpha for own in certificates.values()}) > 1 and not exact:
         yield "The runs differ in α: a larger one proves more, and is wrong more often."
-    if len({tuple(_hashes(own, images)) for own in certificates.values()}) > 1:
+    known = [dict(zip(own.ids, own.image_hashes, strict=True)) for own in certificates.values()]
+    if len({tuple(map(hashes.get, images)) for hashes in known}) > 1:
         yield _OTHER_PIXELS
     yield _PAIRED
     if not exact:
         yield f"{_NOT_DRAWS} {_BEST}"
-
-
-def _hashes(certificates: Certificates, images: Sequence[str]) -> list[str | None]:
-    known = dict(zip(certificates.ids, certificates.image_hashes, strict=True))
-    return [known[image_id] for image_id in images]

@@ -33,7 +33,7 @@ _LABELS_CHOSEN_AGAIN = "{} chose the labels again for each curve."
 _HIGHEST_CEILING = 15.0
 Runs = Mapping[str, Results]
 Words = Mapping[str, str]
-_THIS_RUN = "this run"
+THIS_RUN = "this run"
 _TWO_RULES = "The top-k rule always returns k labels; the threshold rule returns every label that reaches t."
 _OWN_LABELS = "Each run certifies the labels that it predicts itself."
 
@@ -228,7 +228,7 @@ def _differences(study: "Study", runs: Runs) -> dict[str, str]:
     apart = {name: [key for key, text in each.items() if text != words[""].get(key)] for name, each in words.items()}
     apart[""] = [key for key in words[""] if any(key in keys for keys in apart.values())]
     texts = {name: ", ".join(words[name][key] for key in keys) for name, keys in apart.items()}
-    return {name: ": ".join(filter(None, [name or _THIS_RUN, text])) for name, text in texts.items()}
+    return {name: ": ".join(filter(None, [name or THIS_RUN, text])) for name, text in texts.items()}
 
 
 def _all_words(run: Results) -> dict[str, str]:
@@ -269,7 +269,7 @@ def _family(study: "Study", runs: Runs, values: Words, key: FamilyKey, symbol: s
     grid = np.unique([radius for run in runs.values() for curve in run.curves for radius in curve.scores.radius])
     lines = []
     for name in sorted(runs, key=lambda name: runs[name].certificates.noise.typical_radius) if ordered else runs:
-        text = f"{values[name]} ({name or _THIS_RUN})" if counts[values[name]] > 1 else values[name]
+        text = f"{values[name]} ({name or THIS_RUN})" if counts[values[name]] > 1 else values[name]
         if (both := _curves_at(runs[name], _method(study, runs[name]), grid)) is not None:
             lines.append(Line(text, text, both, not name))
     failures = _failure_lines(runs, values)

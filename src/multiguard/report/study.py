@@ -28,7 +28,7 @@ from multiguard.evaluate.certificates import Labels
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.io.rows import Rows
 from multiguard.io.short_repr import short_repr
-from multiguard.report.families import Family, methods_family, run_families, sweep_families
+from multiguard.report.families import THIS_RUN, Family, methods_family, run_families, sweep_families
 from multiguard.report.words import first_radius
 
 Prediction = Literal["bare", "smoothed"]  # the base classifier without noise, and the smoothed one
@@ -56,8 +56,11 @@ class Study:
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
+        check_alike({THIS_RUN: self.main, **self.beside})
         for name, run in self.beside.items():
-            _check_comparable(name, run, self.main)
+            if not _same_images(run, self.main):
+                problem = f"the run '{name}' is about other images or labels than the main run"
+                raise InvalidInputError(f"{problem}; compare runs on the same images, or leave it out")
         grids = {tuple(curve.scores.radius.tolist()) for curve in self.main.curves}
         if len(grids) != 1 or any(low >= high for low, high in pairwise(next(iter(grids)))):
             problem = "the curves of the main run must all have the same radii, from small to large"
@@ -161,19 +164,18 @@ def round_radii(grid: Floats, noise: Noise, half_steps: Sequence[int]) -> list[t
     return [(i, float(grid[i])) for i in sorted(set(close))]
 
 
-def _check_comparable(name: str, run: Results, main: Results) -> None:
-    if (other := run.certificates.noise.attacker) != (own := main.certificates.noise.attacker):
-        problem = f"the run '{name}' is about the attacker {other} and the main run about {own}"
-        raise InvalidInputError(f"{problem}, so the same R is not the same attack; make a report of each")
-    theirs, ours = (
-        "the true labels" if each.certificates.labelled else "labels that pilot draws chose" for each in (run, main)
-    )
-    if theirs != ours:
-        problem = f"the run '{name}' certifies {theirs} and the main run {ours}"
-        raise InvalidInputError(f"{problem}, so their numbers cannot be compared; leave it out")
-    if not _same_images(run, main):
-        problem = f"the run '{name}' is about other images or labels than the main run"
-        raise InvalidInputError(f"{problem}; compare runs on the same images, or leave it out")
+def check_alike(runs: Mapping[str, Results]) -> None:
+    """Raises unless all runs are about one attacker, so that the same R is the same attack, and one kind of labels."""
+    proved = {name: run.certificates for name, run in runs.items()}
+    kinds = {True: "the true labels", False: "labels that pilot draws chose"}
+    checks = {
+        "are about different attackers and have no common radius": [each.noise.attacker for each in proved.values()],
+        "certify different labels and cannot be compared": [kinds[each.labelled] for each in proved.values()],
+    }
+    for problem, values in checks.items():
+        if len(set(values)) > 1:
+            words = ", ".join(f"{name} {value}" for name, value in zip(proved, values, strict=True))
+            raise InvalidInputError(f"these runs {problem}: {words}")
 
 
 def _same_images(one: Results, other: Results) -> bool:

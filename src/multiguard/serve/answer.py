@@ -40,7 +40,6 @@ class Task:
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._cancelled = threading.Event()
         self._deadline: float | None = None  # from when it runs
-        self._placed = True
         self._work: Work | None = None
 
     @property
@@ -66,7 +65,7 @@ class Task:
     def start(self, work: Work) -> None:
         """Let the worker do this work when it comes to it."""
         self._work = work
-        self._worker.enqueue(self)
+        self._worker.queue.put(self)
 
     async def take(self, seconds: float) -> Event | None:
         """The next event, None after the last one; `TimeoutError` if there is none for so long."""
@@ -76,9 +75,8 @@ class Task:
     def close(self) -> None:
         """Cancel the work if it is not done, and free its place. From the event loop only."""
         self._cancelled.set()
-        if self._placed:
-            self._placed = False
-            self._worker.leave(self)
+        if self in self._worker.tasks:
+            self._worker.tasks.remove(self)
 
     def run(self, seconds: float) -> None:
         """Do the work. In the worker's thread."""
@@ -104,7 +102,8 @@ class Task:
 
     def ahead(self) -> int:
         """How many tasks come before this one."""
-        return self._worker.ahead(self)
+        tasks = self._worker.tasks
+        return tasks.index(self) if self in tasks else 0
 
     def _fail(self, status: int, message: str) -> None:
         self._put(("error", {"error": message, "status": status}))
@@ -119,12 +118,16 @@ class Worker:
     Args:
         places: How many tasks may be under way.
         seconds: How long each of them may run.
+
+    Attributes:
+        tasks: Those under way, those that still receive their image among them.
+        queue: Those to run, in their order; None ends the thread.
     """
 
     def __init__(self, places: int, seconds: float) -> None:
         self._places, self._seconds = places, seconds
-        self._tasks: list[Task] = []  # under way, those that still receive their image among them
-        self._queue: SimpleQueue[Task | None] = SimpleQueue()
+        self.tasks: list[Task] = []
+        self.queue: SimpleQueue[Task | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="multiguard-serve", daemon=True)
         self._stopping = False
 
@@ -134,36 +137,24 @@ class Worker:
 
     def place(self) -> Task:
         """A task with a place of its own; `BusyError` if all are taken."""
-        if self._stopping or len(self._tasks) >= self._places:
+        if self._stopping or len(self.tasks) >= self._places:
             raise BusyError
-        self._tasks.append(task := Task(self))
+        self.tasks.append(task := Task(self))
         return task
-
-    def leave(self, task: Task) -> None:
-        """Free the place of a task."""
-        self._tasks.remove(task)
-
-    def ahead(self, task: Task) -> int:
-        """How many tasks come before this one."""
-        return self._tasks.index(task) if task in self._tasks else 0
-
-    def enqueue(self, task: Task) -> None:
-        """Run the task after those that came before."""
-        self._queue.put(task)
 
     def stop(self) -> None:
         """End all work: running tasks stop at their next step, and no new one starts. May be called twice."""
         self._stopping = True
-        for task in tuple(self._tasks):
+        for task in tuple(self.tasks):
             task.stop()
-        self._queue.put(None)
+        self.queue.put(None)
 
     def join(self, seconds: float) -> None:
         """Wait until the thread has ended, for so long at most."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        while (task := self._queue.get()) is not None and not self._stopping:
+        while (task := self.queue.get()) is not None and not self._stopping:
             task.run(self._seconds)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import math
 import socket
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -26,11 +27,12 @@ from multiguard.serve.access import Access, Impatient, listen, own_names, read_u
 from multiguard.serve.answer import STREAM, Answer, BusyError, Task, Work, Worker
 from multiguard.serve.limits import ServeConfig, is_address
 from multiguard.serve.page import Example, find_examples, make_page, model_facts
-from multiguard.serve.runs import Run, Runs, attack_run
+from multiguard.serve.runs import Run, attack_run
 from multiguard.smooth.config import PredictConfig
 from multiguard.smooth.predictor import Predictor, make_predictor
 
 _MOST_DRAWS = 1_000_000
+_MOST_RUNS = 64  # kept in memory; the one that was not used for longest goes first
 _MOST_TYPICAL = 20.0  # typical radii of the noise, of a perturbation
 _RETRY_SECONDS = 10
 _HEADER_BYTES = 16_384
@@ -59,7 +61,7 @@ class Service:
 
     def __init__(self, predictor: Predictor, config: ServeConfig, examples: Sequence[Example] = ()) -> None:
         self.predictor, self.config, self.examples = predictor, config, tuple(examples)
-        self.worker, self.runs = Worker(config.queue, config.seconds), Runs()
+        self.worker, self.runs = Worker(config.queue, config.seconds), OrderedDict[str, Run]()
         self._decoding = asyncio.Lock()  # one image at a time is held in full
         self._page, self._policy = make_page(predictor, config, self.examples)
 
@@ -87,7 +89,9 @@ class Service:
         except BaseException:
             task.close()
             raise
-        self.runs.add(run)
+        self.runs[run.id] = run
+        while len(self.runs) > _MOST_RUNS:
+            self.runs.popitem(last=False)
         return self._start(request, task, run, partial(run.grow, draws=draws, copies=_streams(request)))
 
     async def more(self, request: Request) -> Answer:
@@ -131,10 +135,11 @@ class Service:
             ) from None
 
     def _run(self, request: Request) -> Run:
-        run = self.runs.get(request.path_params["run"])
-        if run is None:
+        name = request.path_params["run"]
+        if name not in self.runs:
             raise HTTPException(404, "there is no such run; it may have been too long ago: send the image again")
-        return run
+        self.runs.move_to_end(name)
+        return self.runs[name]
 
     def _idle_run(self, request: Request) -> Run:
         run = self._run(request)

@@ -84,7 +84,7 @@ def make_page(predictor: Predictor, config: ServeConfig, examples: Sequence[Exam
             examples=examples,
             last=len(data["grid"]) - 1,
             start=start,
-            ticks=list(_ticks(grid)),
+            ticks=list(enumerate(grid))[::_TICK],
             noise=noise,
             style=Markup(style),
             script=Markup(script),
@@ -145,12 +145,6 @@ def _shown(radius: float) -> float:
 
 def _text(room: str, name: str) -> str:
     return (files(f"multiguard.{room}") / "assets" / name).read_text(encoding="utf-8")
-
-
-def _ticks(grid: Sequence[float]) -> Iterator[tuple[int, float]]:
-    """The places of the slider that have a number."""
-    for index in range(0, len(grid), _TICK):
-        yield index, grid[index]
 
 
 def _policy(script: str, style: str) -> str:

@@ -6,7 +6,6 @@ import math
 import secrets
 import threading
 import time
-from collections import OrderedDict
 from secrets import randbits
 from typing import Any, Literal
 
@@ -25,7 +24,6 @@ from multiguard.smooth import LivePrediction, Prediction
 from multiguard.smooth.predictor import Predictor
 
 Part = Literal["bare", "smoothed"]
-_MOST_RUNS = 64  # kept in memory; the one that was not used for longest goes first
 _STEP = 0.12  # seconds between two messages about draws
 _MOST_DRAWS = 1024  # between two messages
 _OFTEN, _COST = 0.4, 4.0  # a certificate is computed after this many seconds, or this many times what the last one took
@@ -42,7 +40,7 @@ _EFFORTS: dict[Part, AttackConfig] = {
 _BETA = 0.001  # the probability of calling a sound proof contradicted
 
 
-def claims_json(found: Prediction) -> dict[str, Any]:
+def _claims(found: Prediction) -> dict[str, Any]:
     """What is proved, as JSON."""
     rows = zip(found.labels, found.names, found.radii, found.confirmed, strict=True)
     labels = [
@@ -87,16 +85,12 @@ class Run:
             task.tell("draws", self._progress(copies and not task.backlog))
             if live.labels is not None and live.draws > BETTING_CUTS[0] and time.monotonic() >= look:
                 began, seen = time.monotonic(), live.draws
-                task.tell("claims", self.claims())
+                task.tell("claims", _claims(live.prediction()))
                 look = time.monotonic() + max(_OFTEN, _COST * (time.monotonic() - began))
         complete = live.labels is not None and live.draws >= goal
         if live.labels is not None and live.draws != seen:
-            task.tell("claims", self.claims())
+            task.tell("claims", _claims(live.prediction()))
         task.tell("done", {"reason": "draws" if complete else "stopped" if self.stopped.is_set() else "time"})
-
-    def claims(self) -> dict[str, Any]:
-        """What is proved so far."""
-        return claims_json(self.live.prediction())
 
     def _draw(self, goal: int) -> None:
         """A few draws, as many as take about `_STEP` seconds."""
@@ -138,25 +132,6 @@ class Run:
         live, smoother = self.live, self.predictor.smoother
         noisy = smoother.noisy(self.image, draw, noise_seed=live.noise_seed, image_id=live.image_id, stream=stream)
         return {"draw": draw, "uri": image_uri(noisy, _COPY_QUALITY)}
-
-
-class Runs:
-    """The latest runs by their id."""
-
-    def __init__(self) -> None:
-        self._runs: OrderedDict[str, Run] = OrderedDict()
-
-    def add(self, run: Run) -> None:
-        """Keep a run; where there are too many, the one that was not used for longest goes."""
-        self._runs[run.id] = run
-        while len(self._runs) > _MOST_RUNS:
-            self._runs.popitem(last=False)
-
-    def get(self, name: str) -> Run | None:
-        """The run of this id, if it is still there."""
-        if name in self._runs:
-            self._runs.move_to_end(name)
-        return self._runs.get(name)
 
 
 def attack_run(run: Run, task: Task, radius: float) -> None:
