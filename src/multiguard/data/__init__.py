@@ -1,6 +1,6 @@
 """Images with their label sets, from common layouts on disk or built in."""
 
-from multiguard.data.config import DATASETS, DataConfig, open_dataset
+from multiguard.data.config import DataConfig, open_dataset
 from multiguard.data.digits import DigitsDataset
 from multiguard.data.image import image_hash, read_image
 from multiguard.data.image_folder import open_images
@@ -9,7 +9,6 @@ from multiguard.data.pixel_cache import Pixels, load_pixels
 from multiguard.data.sample import Dataset, IndexedDataset, Sample, hold_out, subset
 
 __all__ = [
-    "DATASETS",
     "DataConfig",
     "Dataset",
     "DigitsDataset",

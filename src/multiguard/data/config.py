@@ -1,7 +1,6 @@
 """The known datasets by name, and the images to vote on as a config."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,41 +22,31 @@ FOLDER = "folder"  # the dataset whose labels are the user's own
 Side = Annotated[int, Meta(ge=1, le=MAX_SIDE)]
 
 
-@dataclass(frozen=True)
-class DatasetInfo:
-    """How a named dataset is opened."""
-
-    opener: Callable[..., IndexedDataset]
-    train_split: str  # what training reads by default
-    test_split: str  # what is voted on by default
-    options: tuple[str, ...] = ()  # the keyword options of its opener
-    needs_root: bool = True
-
-
 Use = Literal["train", "test"]
 _VALIDATION_SPLITS = {"train": "val", "train2014": "val2014", "train2017": "val2017"}
-DATASETS: Mapping[str, DatasetInfo] = {
-    "voc2007": DatasetInfo(open_voc2007, "train", "test", ("difficult",)),
-    "coco": DatasetInfo(open_coco, "train", "val"),
-    "nuswide": DatasetInfo(open_nuswide, "train", "val", ("table",)),
-    "folder": DatasetInfo(open_folder, ALL, ALL, ("table", "separator", "label_names")),
-    "digits": DatasetInfo(DigitsDataset, "train", "test", ("images", "seed"), needs_root=False),
+# The opener of each dataset, the splits that training reads and that votes are on by default, and further options.
+_DATASETS: Mapping[str, tuple[Callable[..., IndexedDataset], str, str, tuple[str, ...]]] = {
+    "voc2007": (open_voc2007, "train", "test", ("difficult",)),
+    "coco": (open_coco, "train", "val", ()),
+    "nuswide": (open_nuswide, "train", "val", ("table",)),
+    FOLDER: (open_folder, ALL, ALL, ("table", "separator", "label_names")),
+    "digits": (DigitsDataset, "train", "test", ("images", "seed")),
 }
 
 
-def dataset_info(name: str) -> DatasetInfo:
-    """How the dataset of this name is opened; an unknown name raises `DataError` with the nearest one."""
-    if name not in DATASETS:
-        raise DataError(unknown_name("dataset", name, DATASETS))
-    return DATASETS[name]
+def check_dataset(name: str) -> None:
+    """Raises `DataError` for an unknown name, with the nearest one."""
+    if name not in _DATASETS:
+        raise DataError(unknown_name("dataset", name, _DATASETS))
 
 
 def default_split(name: str, use: Use, root: Path | str | None = None, table: Path | None = None) -> str:
     """The split for this use where none is given: the dataset's default, or all of a table without splits."""
-    info = dataset_info(name)
+    check_dataset(name)
     splits = _table_splits(name, root, table)
     if not splits:
-        return info.train_split if use == "train" else info.test_split
+        _, train, test, _ = _DATASETS[name]
+        return train if use == "train" else test
     if use not in splits:
         raise DataError(f"{name}: no split given, and none is called {use}; the table has {', '.join(splits)}")
     return use
@@ -66,11 +55,11 @@ def default_split(name: str, use: Use, root: Path | str | None = None, table: Pa
 def validation_split(name: str, split: str, root: Path | str | None = None, table: Path | None = None) -> str | None:
     """The validation split that belongs to this training split; None where a part of it must be held out."""
     partner = _VALIDATION_SPLITS.get(split)
-    return None if name == "folder" and partner not in _table_splits(name, root, table) else partner
+    return None if name == FOLDER and partner not in _table_splits(name, root, table) else partner
 
 
 def _table_splits(name: str, root: Path | str | None, table: Path | None) -> list[str]:
-    return folder_splits(Path(root), table) if name == "folder" and root is not None else []
+    return folder_splits(Path(root), table) if name == FOLDER and root is not None else []
 
 
 def open_dataset(
@@ -96,21 +85,22 @@ def open_dataset(
     >>> len(dataset), dataset[0].id, dataset[0].image.shape, dataset[0].labels
     (1000, 'test-0-00000', (3, 32, 32), (0, 2, 3, 9))
     """
-    info = dataset_info(name)
+    check_dataset(name)
+    opener, _, _, known = _DATASETS[name]
     for option in options:
-        if option not in info.options:
-            raise DataError(f"{name}: {unknown_name('option', option, info.options)}")
+        if option not in known:
+            raise DataError(f"{name}: {unknown_name('option', option, known)}")
     try:
         check_size(size)
     except InvalidInputError as error:
         raise DataError(f"{name}: {error}") from error
-    if not info.needs_root:
+    if name == "digits":
         if root is not None:
             raise DataError(f"{name} are part of multiguard and take no root; leave out {root}")
-        return info.opener(split, size=size, **options)
+        return opener(split, size=size, **options)
     if root is None:
         raise DataError(f"{name}: no root folder given; give the folder of the dataset")
-    return info.opener(Path(root), split, size=size, **options)
+    return opener(Path(root), split, size=size, **options)
 
 
 class DataConfig(Config, frozen=True):

@@ -24,7 +24,6 @@ Labels = tuple[int, ...]
 _OURS = ("name", "label_names", "ids")
 _LOADERS = ("dataset", "batch_sampler", "collate_fn")
 _NAMES_SHOWN = 5
-_IMAGE_DIMENSIONS = 3  # (channels, height, width)
 _FIX = "give an array for one 0 or 1 per label, np.asarray(Y); names or a set of indices, such as {0, 2}, otherwise"
 
 
@@ -111,8 +110,7 @@ def as_dataset(data: Any, label_names: Sequence[str], feature_names: Sequence[st
     [(0,), (), (0, 1)]
     """
     dataset = _open(data, label_names, feature_names)
-    if isinstance(dataset, MemoryDataset):
-        _ = dataset.labels  # those that are known are checked now
+    _ = dataset.labels if isinstance(dataset, MemoryDataset) else None  # those that are known are checked now
     return dataset
 
 
@@ -191,7 +189,7 @@ def _from_arrays(inputs: Any, labels: Any, label_names: Sequence[str]) -> Memory
     name = f"data in memory, {shape}, sha256 {_digest(rows)[:16]}"
 
     def read(index: int) -> tuple[Any, Any]:
-        return _row(rows, index), sets[index]
+        return (rows[[index]].toarray()[0] if hasattr(rows, "tocsr") else rows[index]), sets[index]
 
     return MemoryDataset(name, label_names, len(sets), read, label_sets=sets, labelled=labels is not None)
 
@@ -238,8 +236,7 @@ def _pair(item: Any) -> tuple[Any, Any]:
 
 def _entries(labels: Any) -> Sequence[Any]:
     """The label set of each input."""
-    if hasattr(labels, "tocsr"):
-        labels = labels.toarray()
+    labels = labels.toarray() if hasattr(labels, "tocsr") else labels
     if hasattr(labels, "shape"):
         return list(np.asarray(labels))
     if isinstance(labels, Sequence) and not isinstance(labels, str):
@@ -259,20 +256,16 @@ def label_set(labels: Any, label_names: Sequence[str]) -> Labels:
     """
     if hasattr(labels, "shape") and np.ndim(labels) == 1 and np.asarray(labels).dtype.kind in "biuf":
         return _from_multi_hot(np.asarray(labels), len(label_names))
-    single = isinstance(labels, str) or np.ndim(labels) == 0
     if isinstance(labels, set | frozenset):
         return tuple(sorted({_index(label, label_names) for label in labels}))
-    given = [labels] if single else list(labels)
-    if len(given) == len(label_names) and all(_is_bit(label) for label in given):
+    given = [labels] if isinstance(labels, str) or np.ndim(labels) == 0 else list(labels)
+    bits = all(not isinstance(label, str) and np.ndim(label) == 0 and label in (0, 1) for label in given)
+    if bits and len(given) == len(label_names):
         raise DataError(f"the labels {given} are one 0 or 1 per label, or indices; {_FIX}")
     indices = sorted(_index(label, label_names) for label in given)
     if len(set(indices)) < len(indices):
         raise DataError(f"the labels {given} name a label twice; {_FIX}")
     return tuple(indices)
-
-
-def _is_bit(label: Any) -> bool:
-    return not isinstance(label, str) and np.ndim(label) == 0 and label in (0, 1)
 
 
 def _from_multi_hot(row: NDArray[Any], count: int) -> Labels:
@@ -305,7 +298,7 @@ def _index(label: Any, label_names: Sequence[str]) -> int:
 def as_input(given: Any) -> NDArray[Any]:
     """The input as float32, or uint8 pixels; what is not a finite array of numbers raises `DataError`."""
     array = _array(given)
-    if array.dtype == np.uint8 and array.ndim == _IMAGE_DIMENSIONS:
+    if array.dtype == np.uint8 and array.ndim == 3:  # (channels, height, width)
         return array
     with np.errstate(over="ignore"):
         values = array.astype(np.float32)
@@ -321,11 +314,6 @@ def _array(given: Any) -> NDArray[Any]:
     if array.dtype.kind not in "biuf" or hasattr(given, "getbands"):
         raise DataError(f"an input is {_kind(given)}; expected an array or tensor of numbers, in the model's shape")
     return array
-
-
-def _row(rows: Any, index: int) -> NDArray[Any]:
-    row: NDArray[Any] = rows[[index]].toarray()[0] if hasattr(rows, "tocsr") else rows[index]
-    return row
 
 
 def _digest(rows: Any) -> str:

@@ -99,12 +99,12 @@ def check_backbone(backbone: Backbone, size: int, labels: int) -> None:
         raise ModelError(f"{backbone.architecture} {what}; the data has {labels} labels, so (1, {labels}) is expected")
 
 
-def _small_cnn(architecture: str, detail: str, classes: int, weights: str | None, dropout: float) -> Backbone:
-    if detail and not (detail.isdecimal() and len(detail) < 5 and 0 < int(detail) <= _MAX_WIDTH):
+def _small_cnn(architecture: str, width: str, classes: int, weights: str | None, dropout: float) -> Backbone:
+    if width and not (width.isdecimal() and len(width) < 5 and 0 < int(width) <= _MAX_WIDTH):
         raise ModelError(f"'{architecture}': the width must be an integer from 1 to {_MAX_WIDTH}, as in cnn:32")
     if weights == PRETRAINED:
         raise ModelError("the built-in cnn has no pretrained weights; leave out --weights")
-    network = SmallCnn(classes, int(detail), dropout) if detail else SmallCnn(classes, dropout=dropout)
+    network = SmallCnn(classes, int(width or 32), dropout)
     fresh, digest = _fill(network, weights, ("head",))
     filled = digest is not None and not fresh
     return Backbone(architecture, network, _HALF, _HALF, _CNN_SIZE, fresh, own_head=filled, weights_hash=digest)

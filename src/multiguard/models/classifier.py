@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from multiguard.errors import ModelError
 
 Output = Literal["logits", "probabilities"]
-_SCORE_DIMENSIONS = 2  # (B, c)
 UNNAMED = "the callable"  # the name of a function whose caller gave it none
 # A checksum reads a value as a whole number of its own size, so many values at once, each with a weight of its own.
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -29,19 +28,18 @@ class Classifier(nn.Module):
     Args:
         network: Any callable or module (B, *input_shape) -> (B, c). An output with `logits`, as Hugging Face models
             return, and a NumPy array become a tensor.
-        label_names: The c label names, in the order of the scores; None where their number is unknown until
-            `find_labels`.
-        output: Whether the scores are logits or probabilities; declared, never guessed from values. None where it is
-            undeclared: the ranking of labels does not need it, a score threshold does.
+        label_names: The c label names, in the order of the scores; None if only `find_labels` will count them.
+        output: Whether the scores are logits or probabilities, never guessed from values; None if undeclared: the
+            ranking of labels does not need it, a score threshold does.
         mean: Per-channel mean subtracted inside the classifier, after the noise; None for none.
         std: Per-channel standard deviation divided by inside the classifier; None for none.
         image_size: (height, width) the network expects; None for any size.
         name: The model's name in records.
-        weights_hash: sha256 of the weights file; None where there is none (a plain callable).
-        trained_noise: The noise in training, as text, "none" for none; None where it is unknown. Behind a denoiser it
-            is that of the classifier alone.
-        code_hash: sha256 of the user's source files that define the network; None where there are none, or where the
-            network was given as an object.
+        weights_hash: sha256 of the weights file; None if there is none (a plain callable).
+        trained_noise: The noise in training, as text, "none" for none; None if it is unknown. Behind a denoiser it is
+            that of the classifier alone.
+        code_hash: sha256 of the user's source files that define the network; None if there are none, or if the network
+            was given as an object.
 
     >>> channel_means = Classifier(lambda images: images.mean((2, 3)), ["r", "g", "b"], output="logits", name="means")
     >>> channel_means(torch.ones(1, 3, 4, 4))
@@ -103,16 +101,17 @@ class Classifier(nn.Module):
         >>> classifier.num_labels, classifier.find_labels(torch.zeros(1, 5)), classifier.num_labels
         (None, ('0', '1'), 2)
         """
-        if self._label_names is None:
-            try:
-                scores = self.eval()(inputs)
-            except Exception as error:  # a model may raise anything
-                shape, what = tuple(inputs.shape[1:]), " ".join(str(error).split())[:200] or type(error).__name__
-                raise ModelError(f"{self.name} failed on an input of shape {shape}: {what}") from error
-            if not isinstance(scores, Tensor) or scores.ndim != _SCORE_DIMENSIONS or len(scores) != len(inputs):
-                what = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
-                raise ModelError(f"{self.name} returned {what} for {len(inputs)} inputs; one row of scores per input")
-            self._label_names = index_names(scores.shape[1])
+        if self._label_names is not None:
+            return self._label_names
+        try:
+            scores = self.eval()(inputs)
+        except Exception as error:  # a model may raise anything
+            shape, what = tuple(inputs.shape[1:]), " ".join(str(error).split())[:200] or type(error).__name__
+            raise ModelError(f"{self.name} failed on an input of shape {shape}: {what}") from error
+        if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != len(inputs):
+            what = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
+            raise ModelError(f"{self.name} returned {what} for {len(inputs)} inputs; one row of scores per input")
+        self._label_names = index_names(scores.shape[1])
         return self._label_names
 
     def name_labels(self, names: Sequence[str]) -> None:

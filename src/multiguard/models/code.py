@@ -144,7 +144,7 @@ def find_code(spec: str) -> tuple[ModuleType, Any]:
     except MultiGuardError:
         raise
     except (Exception, SystemExit) as error:
-        raise ModelError(f"{spec}: {name} cannot be imported: {_told(error)}") from error
+        raise ModelError(f"{spec}: {name} cannot be imported: {_named(error)}") from error
     if not hasattr(module, attribute):
         known = [one for one in vars(module) if not one.startswith("_")]
         raise ModelError(f"{spec}: {unknown_name(f'name in {name}', attribute, known)}")
@@ -170,7 +170,7 @@ def made_model(found: Any, spec: str) -> Any:
     except MultiGuardError:
         raise
     except (Exception, SystemExit) as error:
-        raise ModelError(f"{spec} failed when it was called without arguments: {_told(error)}") from error
+        raise ModelError(f"{spec} failed when it was called without arguments: {_named(error)}") from error
 
 
 def _required_arguments(function: Any) -> int:
@@ -213,7 +213,7 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def _told(error: BaseException) -> str:
+def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {summary(error)}" if str(error) else type(error).__name__
 
 

@@ -132,15 +132,13 @@ def load(
     An object that is given is used, not copied. Inputs may have any shape (B, ...).
 
     Args:
-        model: An object or a name. Objects: a `Classifier`; an `nn.Module`; a Hugging Face model (whose output has
-            `logits`); a function of a batch, which takes tensors or NumPy arrays and returns either; a scikit-learn
-            estimator with `predict_proba` or `decision_function`, pipelines included, whose rows are inputs flattened;
-            an `onnxruntime.InferenceSession`. Names: a built-in model, such as `coco-0.5`; a model folder, or the run
-            folder around it; `timm:NAME`; `hf:FOLDER`; `onnx:FILE`; `FILE.yaml`; `module:name` or `file.py:name` for
-            one of the objects above or a function without arguments that returns one (the only names that run your
-            code, whose files are hashed for the record).
-        labels: The c label names in the order of the scores; None for the model's own. A Hugging Face model has them,
-            a scikit-learn estimator has its `classes_`; those of another object are named by their indices. `timm:NAME`
+        model: An object or a name. Objects: a `Classifier`; an `nn.Module`, such as a Hugging Face model; a function of
+            a batch, which takes tensors or NumPy arrays and returns either; a scikit-learn estimator with
+            `predict_proba` or `decision_function`, whose rows are inputs flattened; an `onnxruntime.InferenceSession`.
+            Names: a built-in model, such as `coco-0.5`; a model folder, or the run folder around it; `timm:NAME`;
+            `hf:FOLDER`; `onnx:FILE`; `FILE.yaml`; `module:name` or `file.py:name` for one of the objects above or a
+            function without arguments that returns one (only these run your code; its files are hashed).
+        labels: The c label names in the order of the scores; None for the model's own, or else indices. `timm:NAME`
             requires them.
         weights: For `timm:NAME`, a .safetensors or .pth file.
         output: "logits" or "probabilities", never guessed from values. timm and Hugging Face models return logits,
@@ -152,8 +150,7 @@ def load(
             objects without weights of their own: it must change when the function does.
 
     Returns:
-        The classifier. Where neither `labels` nor the model says how many labels there are, `num_labels` is None until
-        `find_labels` has seen an input.
+        The classifier; `num_labels` is None until `find_labels` has seen an input, if nothing says how many there are.
 
     >>> from torch import nn
     >>> network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 2))

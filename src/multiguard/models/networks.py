@@ -176,16 +176,12 @@ def _stages(width: float, depth: float) -> tuple[nn.Sequential, int]:
     for (expansion, base, _, stride, kernel), count in zip(_STAGES, counts, strict=True):
         blocks, outputs = [], _round_channels(base * width)
         for i in range(count):
-            blocks.append(_block(expansion, channels, outputs, kernel, stride if i == 0 else 1))
+            step = stride if i == 0 else 1
+            first = SeparableBlock(channels, outputs, kernel, step) if expansion == 1 else None
+            blocks.append(first or InvertedBlock(channels, outputs, expansion, kernel, step))
             channels = outputs
         stages.append(nn.Sequential(*blocks))
     return nn.Sequential(*stages), channels
-
-
-def _block(expansion: int, inputs: int, outputs: int, kernel: int, stride: int) -> nn.Module:
-    if expansion == 1:
-        return SeparableBlock(inputs, outputs, kernel, stride)
-    return InvertedBlock(inputs, outputs, expansion, kernel, stride)
 
 
 def _round_channels(channels: float) -> int:

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from multiguard.data import IndexedDataset, Pixels, load_pixels
-from multiguard.data.config import DataConfig, dataset_info
+from multiguard.data.config import DataConfig, check_dataset
 from multiguard.data.image import decoding_threads
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import file_checksum, remove_partial_files, require_folder, write_atomically
@@ -84,7 +84,7 @@ def train(
         progress: Called with (activity, images done, images in all), on the main process.
         on_epoch: Called with the record of each epoch, on the main process.
     """
-    dataset_info(data.name)
+    check_dataset(data.name)
     decoding_threads(config.workers)
     size = image_size(config, data)
     resolved = config.resolved(data.name, (size, size))
