@@ -190,7 +190,7 @@ def _score_warnings(classifier: Classifier, scores: Tensor, under_noise: Tensor)
 
 _MOST_RETURNED = 5  # the highest scores that count as returned, for recall
 _LARGE_RATIO = 10  # of the standard deviations of two columns of a table
-_MOST_ROWS, _FEWEST_ROWS = 256, 16  # of a table that its scales are taken from
+_MOST_ROWS, _ENOUGH_ROWS = 256, 16  # of a table that its scales are taken from
 _ALPHA = 0.001
 
 
@@ -238,7 +238,7 @@ def _scale_warnings(run: "VoteRun", data: Dataset) -> Iterator[str]:
     """What the scales of the columns of a table say: the noise is the same for all of them."""
     in_memory = isinstance(data, MemoryDataset) and data.labels is not None
     rows = data.some_inputs(_MOST_ROWS) if in_memory else [one.image for one in run.some_images()]  # type: ignore[attr-defined]
-    if len(rows) < _FEWEST_ROWS or any(row.ndim != 1 or len(row) != len(rows[0]) for row in rows):
+    if len(rows) < _ENOUGH_ROWS or any(row.ndim != 1 or len(row) != len(rows[0]) for row in rows):
         return
     spread = np.std(np.stack(rows), axis=0, dtype=np.float64)
     names = run.smoother.classifier.feature_names or [f"column {index}" for index in range(len(spread))]
