@@ -5,8 +5,8 @@ DEMO_READY := .venv/.ready-demo
 READY := .venv/.ready
 DOCS_READY := .venv/.ready-docs
 LOWEST := .venv/lowest
-TORCH_FREE := $(addprefix tests/,certify data evaluate io report results votes test_rooms.py) \
-	$(addprefix tests/cli/test_,compare.py main_start.py options.py progress.py tune.py)
+TORCH_FREE := $(addprefix tests/,certify data evaluate io report votes test_rooms.py) \
+	$(addprefix tests/cli/test_,main_start.py options.py tune.py)
 NEED_TORCH := tests/data/test_in_memory.py tests/evaluate/test_attack_outcomes.py
 
 .PHONY: demo test lowest soak check bench docs clean

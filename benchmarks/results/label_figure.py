@@ -64,7 +64,7 @@ def _figure(lines: list[tuple[str, Floats]], subtitle: str) -> "Figure":
             places,
             table[:, column],
             marker,
-            color=stroke.light,
+            color=stroke["light"],
             markersize=3.6,
             label=f"R = {plain(_AT[column])}",
             linestyle="",

@@ -142,7 +142,7 @@ def _figure(steps: Sequence[Step], subtitle: str) -> "Figure":
 
 def _draw(axes: "Axes", steps: Sequence[Step], place: int) -> None:
     """A bar for each step, from where the one before ended."""
-    colours = [stroke.light for stroke in canvas.distinct_strokes(8)]
+    colours = [stroke["light"] for stroke in canvas.distinct_strokes(8)]
     before = 0.0
     for row, step in enumerate(steps):
         now, first = 100 * step.recall[place], row == 0

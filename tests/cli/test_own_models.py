@@ -90,7 +90,7 @@ WITHOUT_SIZE = [word for word in DRAWS if word not in ("--size", 32)]
         (["my_net.py:net"], "does not say which score belongs to which label; give --labels FILE"),
         (["net.onnx"], "does not say which score belongs to which label; give --labels FILE"),
         (["timm:resnet10t", "--weights", "w.pth"], "does not say which score belongs to which label"),
-        (["net.onnx", "--labels", "few.txt"], "returns 4 scores, and --labels names 1"),
+        (["net.onnx", "--labels", "few.txt"], "returns 4 scores, and --labels (labels=[...]) names 1"),
         (["my_net.py:fails", "--labels", "names.txt"], "KeyError"),
         (["my_net.py:pair", "--labels", "names.txt"], "it returned tuple"),
         (["my_net.py:nat"], "unknown name in my_net.py 'nat'"),

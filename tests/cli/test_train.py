@@ -41,7 +41,7 @@ def test_train_example(tmp_path, monkeypatch):
         (["--set", "workers=-1"], "workers is -1"),
         (["--set", "val_sigma=inf"], "sigma is inf"),
         (["--set", "crop=wide"], "crop is 'wide'; expected a number above 0, at most 1"),
-        (["--set", "crops=0.5"], "unknown key 'crops': did you mean 'crop'?"),
+        (["--set", "crops=0.5"], "unknown setting 'crops': did you mean 'crop'?"),
         (["--set", "crop"], "--set crop: expected NAME=VALUE"),
     ],
 )

@@ -156,7 +156,7 @@ def test_resumed_vote(home, draws):
         done(*asked, *more)
         assert votes_of("votes") == before
     code, _, err = command(*asked, "--noise-seed", 7)
-    assert (code, "holds the votes of another run: --noise-seed differs" in err) == (2, True), err
+    assert (code, "holds the votes of another run: noise_seed differs" in err) == (2, True), err
     code, _, err = command(*asked, "--seed", 7)
     assert (code, "--noise-seed" in err, "holds the votes of another run" in err) == (2, False, True), err
 

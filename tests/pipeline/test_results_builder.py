@@ -13,10 +13,10 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_digits_blocks(home, tmp_path):
-    """The facts, methods, sweeps and cost of a run are those of its files."""
+    """The facts, methods and sweeps of a run are those of its files."""
     run = home / "run"
     made = digits_blocks(run, tmp_path, "abc")
-    assert set(made) == {f"digits-{name}" for name in ("facts", "methods", "k", "n", "cost")}
+    assert set(made) == {f"digits-{name}" for name in ("facts", "methods", "k", "n")}
     assert set(made) <= set(blocks.names((ROOT / "docs" / "results.md").read_text(encoding="utf-8")))
     assert sorted(path.name for path in tmp_path.glob("images/results/*")) == [
         f"digits-{name}.svg" for name in ("k", "methods", "n")

@@ -92,6 +92,7 @@ def settled_by_betting(
         noise: The noise, any but a `BandAblation`.
         alpha: The error allowed, as in `certified_radii`.
 
+    >>> from multiguard.certify import TopK
     >>> mixed = np.random.default_rng(0).permutation
     >>> clear, open_, hopeless = [[0]] * 400, mixed([[0]] * 75 + [[1]] * 25), mixed([[0], [1]] * 200)
     >>> options = {"num_labels": 2, "sigma": 0.5, "radii": [0.2], "draws": 10_000, "forecast_margin": 2}

@@ -63,6 +63,7 @@ def certify_command(
         config, taken = _chosen(config, choice), choice.others(whole)
         source["tuned"] = {"left_out": len(whole) - len(taken), "radius": choice.config.radius}
     varied = SweepConfig(**_varied(sweep or ()))
+    varied.configs(config, taken.provenance)  # a mistake in an option is named before anything about folders
     labels: LabelSource = "pilot" if no_labels else "truth"
     request = certify_request(config, taken, varied, labels)
     folder = out or votes.parent / "certificates"
