@@ -1,9 +1,12 @@
 """The mathematics, the results and the report work where torch does not exist."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 
 BLOCK = "import sys; sys.modules['torch'] = None\n"
 WITHOUT_TORCH = ["certify", "data", "evaluate", "io", "report", "votes"]
@@ -35,3 +38,14 @@ def test_block(module: str) -> None:
     finished = run(f"import {module}")
     assert finished.returncode != 0
     assert "ModuleNotFoundError" in finished.stderr or "ImportError" in finished.stderr
+
+
+def test_lowest_versions() -> None:
+    """`make lowest`, a job of CI, names tests that exist; pytest would run none of them otherwise."""
+    root = Path(__file__).parents[1]
+    lines = subprocess.run(["make", "-n", "lowest"], cwd=root, capture_output=True, text=True, check=True).stdout
+    named = re.findall(r"tests/\S+", lines)
+    assert len(named) > 5
+    assert [path for path in named if not (root / path).exists()] == []
+    jobs = yaml.safe_load((root / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))["jobs"]
+    assert any(step.get("run") == "make lowest" for step in jobs["lowest"]["steps"])

@@ -37,7 +37,7 @@ def test_same_function(votes, rule):
 def test_results(tmp_path):
     """Results of a registered method are stored, read back, drawn and reported."""
     rows = np.random.default_rng(0).normal(size=(5, 3))
-    smoother = pytest.importorskip("multiguard.smooth").Smoother(
+    smoother = pytest.importorskip("multiguard.smooth.smoother").Smoother(
         lambda x: x.clone(), 0.5, labels=list("abc"), device="cpu"
     )
     data, options = (rows, rows.argmax(axis=1)), {"methods": ("mine", "joint"), "draws": 100, "progress": False}
