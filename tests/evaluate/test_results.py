@@ -126,7 +126,9 @@ def test_page(threshold_results, tmp_path):
 def test_page_images(tmp_path):
     """Images in memory are shown on the page, grey ones too."""
     images = np.random.default_rng(0).integers(0, 256, (3, 1, 8, 8), dtype=np.uint8)
-    smoother = pytest.importorskip("multiguard.smooth.smoother").Smoother(lambda x: x.flatten(1)[:, :3], 0.5, device="cpu")
+    smoother = pytest.importorskip("multiguard.smooth.smoother").Smoother(
+        lambda x: x.flatten(1)[:, :3], 0.5, device="cpu"
+    )
     results = smoother.certify((images, [0, 1, 2]), TopK(1, k_prime=1), draws=50, noise_seed=0, progress=False)
     text = results.report(tmp_path / "page.html").read_text(encoding="utf-8")
     assert text.count("data:image/") >= 3
