@@ -33,6 +33,6 @@ def _report_names(tmp_path_factory) -> dict[str, Any]:
 
     folder = tmp_path_factory.mktemp("example")
     make_run(folder, images=4, draws=40, swept={"k": [3, 5]})
-    write_attacks(folder / "attack", top_k_attacks(), certificates_hash="0", provenance={})
+    write_attacks(folder / "attack", top_k_attacks(), certificates_hash="0")
     readers = {"read_certificates": read_certificates, "read_attacks": read_attacks}
     return {"certificates": folder / "certificates", "attack": folder / "attack", **readers}

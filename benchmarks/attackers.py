@@ -223,7 +223,7 @@ def votes_words(run: Votes) -> str:
 
 def digits_block(folder: Path) -> str:
     """Certified and attacked recall of one run on digits at every radius that was attacked."""
-    attacks, certificates = read_attacks(folder / "attack").attacks, read_certificates(folder / "certificates")
+    attacks, certificates = read_attacks(folder / "attack"), read_certificates(folder / "certificates")
     curve, noise, method = attack_curves(attacks)[0], attacks.noise, attacks.methods[0]
     every = method_curve(certificates.certificates, method, curve.radius).scores
     columns = (every.recall, curve.certified[method], list(curve.reached.values())[-1])

@@ -37,7 +37,7 @@ def distance_block(
         attacks: The folders of attacks.
         rules: A table for each of these.
     """
-    found = [read_attacks(folder).attacks for folder in attacks]
+    found = [read_attacks(folder) for folder in attacks]
     parts = []
     for rule in rules:
         own = [each for each in found if each.config.rule == rule]

@@ -17,7 +17,7 @@ def test_long_attack(tmp_path):
     assert code == 0, err
     code, out, err = command("attack", tmp_path / "run", "--own-radii", "--radius", "0.5", "--radius", "1.5", *EFFORT)
     assert code == 0, out + err
-    attacks = read_attacks(tmp_path / "run" / "attack").attacks
+    attacks = read_attacks(tmp_path / "run" / "attack")
     assert len(attacks.images) == 120
     assert attacks.broken("joint") == ()
     at_an_end = [

@@ -57,7 +57,7 @@ def test_attack_of_run(run):
     assert "reached, best" in out
     names = {path.name for path in (run / "attack").iterdir() if not path.name.startswith(".")}
     assert names == {f"attack.{kind}" for kind in ("parquet", "csv", "md", "tex", "png", "svg", "pdf")}
-    attacks = read_attacks(run / "attack").attacks
+    attacks = read_attacks(run / "attack")
     assert attacks.radii == (0.0, 0.25)
     assert {found.attack for image in attacks.images for found in image.outcomes} == {"none", "pgd", "random"}
 
@@ -67,11 +67,11 @@ def test_repeated_attack(run):
     code, out, _ = command("attack", run, *QUICK, "--images", "7", "--own-radii", "--out", run / "all")
     assert (code, "note: 7 images requested, and there are 6: all of them are taken" in out) == (0, True)
     assert command("attack", run, *QUICK, "--images", "3", "--own-radii")[0] == 0
-    before = read_attacks(run / "attack").attacks.images
+    before = read_attacks(run / "attack").images
     code, _, err = command("attack", run, *QUICK)
     assert (code, "--force" in err) == (2, True)
     assert command("attack", run, *QUICK, "--images", "3", "--own-radii", "--force")[0] == 0
-    again = read_attacks(run / "attack").attacks.images
+    again = read_attacks(run / "attack").images
     assert [(image.id, image.outcomes) for image in again] == [(image.id, image.outcomes) for image in before]
     assert len(again) == 3
 
@@ -83,7 +83,7 @@ def test_broken_certificate(run):
     assert code == 1
     assert "of 6 certified images, attacked inside their radius (joint, paper)" in out
     assert "if every certificate is sound" in out
-    assert read_attacks(run / "found").attacks.broken("joint")
+    assert read_attacks(run / "found").broken("joint")
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_other_rules(own_run, tmp_path, blind, voted, certified, goals):
     folder = _certified(tmp_path, blind, voted, certified)
     code, out, err = command("attack", folder, *QUICK, *OWN)
     assert code == 0, out + err
-    attacks = read_attacks(tmp_path / "own" / "attack").attacks
+    attacks = read_attacks(tmp_path / "own" / "attack")
     assert {found.goal for image in attacks.images for found in image.outcomes} == goals
     assert set(attacks.images[0].proved) == goals
 
@@ -160,7 +160,7 @@ def test_other_attackers(own_run, tmp_path, blind, noise, words):
     code, out, err = command("attack", folder, *QUICK[:-1], "1", *OWN)
     assert code == 0, out + err
     assert words in out
-    attacks = read_attacks(tmp_path / "own" / "attack").attacks
+    attacks = read_attacks(tmp_path / "own" / "attack")
     assert str(attacks.noise).startswith(noise)
     assert attacks.radii == (0.0, 1.0)
     if attacks.noise.whole:
@@ -175,7 +175,7 @@ def test_no_gradients(own_run):
     code, out, err = command("attack", own_run, *QUICK, *OWN)
     assert code == 0, err
     assert "blind:make has no gradients (its scores carry no gradient): random search replaces pgd" in out
-    assert read_attacks(own_run.parent / "attack").attacks.names == ("random",)
+    assert read_attacks(own_run.parent / "attack").names == ("random",)
     code, out, err = command("attack", own_run, *QUICK, *OWN)
     assert (code, "has no gradients" in out) == (0, False), "the same attack finds its work done"
 

@@ -1,10 +1,12 @@
 """Attacks made by hand: two rules, small enough to count on paper."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from multiguard.certify.noise import Gaussian
 from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig
-from multiguard.evaluate.attack_files import attack_stage, stage_attacks
+from multiguard.evaluate.attacks import attack_stage, stage_attacks
 
 
 def top_k_attacks() -> Attacks:
@@ -83,4 +85,4 @@ def threshold_attacks() -> Attacks:
 def write_attacks(folder, attacks: Attacks, *, force: bool = False, **origin) -> None:
     """An attack folder with these attacks."""
     with attack_stage(folder, force=force) as stage:
-        stage_attacks(stage, attacks, **origin)
+        stage_attacks(stage, replace(attacks, **origin))

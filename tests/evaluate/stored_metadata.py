@@ -1,6 +1,5 @@
 """The metadata inside a Parquet file of results, as anyone may read and rewrite it."""
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from multiguard.evaluate.parquet_tables import CHECKSUM_KEY, METADATA_KEY
+from multiguard.evaluate.parquet_tables import METADATA_KEY
+from multiguard.io.records import checksum
 
 
 def load_metadata(path: Path) -> dict[str, Any]:
@@ -17,15 +17,14 @@ def load_metadata(path: Path) -> dict[str, Any]:
 
 def edit_metadata(path: Path, metadata: Any) -> None:
     """Replace the metadata and nothing else, as somebody does who edits the file."""
-    table = pq.read_table(path)
-    pairs = {**table.schema.metadata, METADATA_KEY: json.dumps(metadata)}
-    pq.write_table(table.replace_schema_metadata(pairs), path)
+    forge(path, metadata=metadata, checked=False)
 
 
-def forge(path: Path, *, metadata: Any = None, table: pa.Table | None = None) -> None:
+def forge(path: Path, *, metadata: Any = None, table: pa.Table | None = None, checked: bool = True) -> None:
     """Replace the metadata or the table, and the checksum too, as a forger does."""
     known = load_metadata(path) if metadata is None else metadata
+    if checked and isinstance(known, dict):
+        known = {**known, "sha256": checksum(known)}
     rows = pq.read_table(path) if table is None else table
-    text = json.dumps(known).encode()
-    pairs = {METADATA_KEY: text, CHECKSUM_KEY: hashlib.sha256(text).hexdigest().encode()}
+    pairs = {METADATA_KEY: json.dumps(known)}
     pq.write_table(rows.replace_schema_metadata(pairs), path, write_page_checksum=True)

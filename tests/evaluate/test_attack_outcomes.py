@@ -11,7 +11,7 @@ from tests.evaluate.attack_cases import threshold_attacks, top_k_attacks
 from multiguard.attack.goals import Objective
 from multiguard.certify import Threshold, TopK
 from multiguard.evaluate import attack_curves, evaluated_size
-from multiguard.evaluate.attack_outcomes import goals, smallest_bound
+from multiguard.evaluate.attacks import goals, smallest_bound
 
 KINDS = {"in": "hide", "out": "add"}
 

@@ -177,10 +177,10 @@ def test_forged_report(proved, tmp_path):
 @soaked
 def test_damaged_attacks(tmp_path, examples):
     """A damaged or forged attack is read or refused."""
-    write_attacks(tmp_path / "a", top_k_attacks(), certificates_hash="0" * 64, provenance={}, command="x")
+    write_attacks(tmp_path / "a", top_k_attacks(), certificates_hash="0" * 64, command="x")
     path = tmp_path / "a" / "attack.parquet"
     stored, content = load_metadata(path), path.read_bytes()
-    assert len(read_attacks(tmp_path / "a").attacks.images) == 2
+    assert len(read_attacks(tmp_path / "a").images) == 2
 
     def check(changed) -> None:
         path.write_bytes(content)

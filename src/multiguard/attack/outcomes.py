@@ -1,6 +1,7 @@
 """Attacks on certified images: what they reach, beside what is proved."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,7 @@ from multiguard.evaluate import (
     read_attacks,
     read_certificates,
 )
-from multiguard.evaluate.attack_files import attack_stage, stage_attacks
-from multiguard.evaluate.attack_outcomes import finite_radii, proved_sizes
+from multiguard.evaluate.attacks import attack_stage, finite_radii, proved_sizes, stage_attacks
 from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.config import to_tree
@@ -80,7 +80,7 @@ def attack(
         with attack_stage(out, _request(config, model, digest), force=force) as stage:
             finished = stage is None
         if finished:
-            return read_attacks(out).attacks
+            return read_attacks(out)
     certified = read_certificates(certificates)
     possible, smoother, images = _prepare(config, certificates, certified, model, on_note or (lambda note: None))
     if out is None:
@@ -88,11 +88,10 @@ def attack(
     with attack_stage(out, _request(config, model, certified.certificates_hash), force=force) as stage:
         if stage is not None:
             attacks = attack_results(possible, certified, smoother, images, progress)
-            origin: Any = {"certificates_hash": certified.certificates_hash, "provenance": certified.provenance}
-            stage_attacks(stage, attacks, command=command, **origin)
+            stage_attacks(stage, replace(attacks, certificates_hash=certified.certificates_hash, command=command))
             write_attack_table(attacks, stage)
             draw_attack(attacks, stage)
-    return read_attacks(out).attacks
+    return read_attacks(out)
 
 
 def attack_results(

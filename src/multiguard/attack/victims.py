@@ -18,7 +18,7 @@ from multiguard.attack.search import make_search
 from multiguard.attack.target import SmoothedTarget
 from multiguard.attack.threats import THREATS
 from multiguard.certify import Rule
-from multiguard.evaluate.attack_outcomes import CLEAN, Goal, goals
+from multiguard.evaluate.attacks import CLEAN, Goal, goals
 from multiguard.io.short_repr import short_repr
 from multiguard.smooth import Smoother
 from multiguard.smooth.engine import copy_to_device, image_tensor, to_pixels

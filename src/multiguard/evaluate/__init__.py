@@ -1,7 +1,6 @@
 """What votes prove of a set of images: certificates, certified precision, recall and F1 at a radius, and sweeps."""
 
-from multiguard.evaluate.attack_files import AttackFolder, read_attacks
-from multiguard.evaluate.attack_outcomes import (
+from multiguard.evaluate.attacks import (
     AttackCurve,
     AttackedImage,
     AttackOutcome,
@@ -9,11 +8,11 @@ from multiguard.evaluate.attack_outcomes import (
     Goal,
     attack_curves,
     evaluated_size,
+    read_attacks,
 )
 from multiguard.evaluate.certificate_files import read_certificates, write_certificates
 from multiguard.evaluate.certificates import Certificates
-from multiguard.evaluate.certification import certify_votes, make_certificates
-from multiguard.evaluate.certifier import LabelSource
+from multiguard.evaluate.certification import LabelSource, certify_votes, make_certificates
 from multiguard.evaluate.config import CertifyConfig, Parameter, SweepConfig
 from multiguard.evaluate.curves import Curve, curves, method_curve, paired_differences, radius_grid
 from multiguard.evaluate.intervals import Bands, Differences, mean_interval
@@ -38,7 +37,6 @@ from multiguard.evaluate.tuning import (
 
 __all__ = [
     "AttackCurve",
-    "AttackFolder",
     "AttackOutcome",
     "AttackedImage",
     "Attacks",

@@ -1,47 +1,56 @@
 """certificates.parquet, with curves.csv and labels.csv beside it.
 
-The Parquet file alone holds everything: the claims of each image, and in its metadata the config, the curves and where
-all of it comes from. The CSV files are copies for people; nothing reads them back.
+The Parquet file alone holds everything: the table of the certificates, and in its metadata the config, the curves and
+where all of it comes from. The CSV files are copies for people; nothing reads them back.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.certify.arrays import Floats
+from multiguard.certify.noise import Noise
 from multiguard.certify.rules import check_method
 from multiguard.errors import ImageFailure, InvalidInputError
-from multiguard.evaluate.certificates import Certificates, as_array, certificates_schema
+from multiguard.evaluate.certificates import Certificates, certificates_schema
 from multiguard.evaluate.config import CertifyConfig
-from multiguard.evaluate.csv_tables import curve_columns, curves_text, labels_text
 from multiguard.evaluate.curves import Curve
 from multiguard.evaluate.intervals import Bands
 from multiguard.evaluate.parquet_tables import TableKind
 from multiguard.evaluate.results import Results
-from multiguard.evaluate.scores import Averaging, Scores, check_radius
+from multiguard.evaluate.scores import IMAGES_AT_A_TIME, Averaging, LabelScores, Scores, check_radius
 from multiguard.io.config import from_tree, to_tree
 from multiguard.io.files import file_checksum
+from multiguard.io.names import as_cell
 from multiguard.io.records import convert
-from multiguard.io.rows import Rows
+from multiguard.io.rows import Rows, distinct
 from multiguard.io.writer import staged
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     from multiguard.votes import Provenance
 
 CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME = "certificates.parquet", "curves.csv", "labels.csv"
-_KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 9, "a certificates folder", "certify the votes again")
-_NAMES = ("labels", "predicted", "bare")  # columns of labels: names in the file, indices in memory
+_KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 10, "a certificates folder", "certify the votes again")
+_COLUMNS = (
+    *("method", "k", "k_prime", "alpha", "n", "R", "averaging", "precision", "recall", "f1"),
+    *("images", "without_labels", "failed", "noise", "attacker", "rule", "threshold", "mean_draws"),
+    *("true_floor", "false_ceiling"),
+)
+_SCORES = ("precision", "recall", "f1")
+_BAND_COLUMNS = tuple(f"{score}_{end}" for score in _SCORES for end in ("low", "high"))
+_LABEL_COLUMNS = ("label", "R", "images", "certified", "failed", "noise", "attacker")
 
 
 @dataclass(frozen=True)
@@ -74,14 +83,6 @@ class _Metadata:
     curves: tuple[_Curve, ...]
 
 
-def kept_results(out: Path, request: Mapping[str, Any], make: Callable[[], Results], *, force: bool) -> Results:
-    """The results in the folder, if they answer this request; otherwise those that `make` makes, written there."""
-    with certificates_stage(out, request, force=force) as stage:
-        if stage is not None:
-            return _stage(stage, make())
-    return read_certificates(out)
-
-
 def write_certificates(
     results: Results, folder: str | Path, *, request: Mapping[str, Any] | None = None, force: bool = False
 ) -> Results:
@@ -105,18 +106,16 @@ def write_certificates(
     >>> read_certificates(out).certificates.table == results.certificates.table
     True
     """
-    with certificates_stage(Path(folder), request, force=force) as stage:
-        if stage is not None:
-            return _stage(stage, results)
-    return read_certificates(folder)
+    return kept_results(Path(folder), request, lambda: results, force=force)
 
 
-def certificates_stage(
-    folder: Path, request: Mapping[str, Any] | None = None, *, force: bool = False
-) -> AbstractContextManager[Path | None]:
-    """A private folder for the files of a certificates folder; see `staged`."""
+def kept_results(out: Path, request: Mapping[str, Any] | None, make: Callable[[], Results], *, force: bool) -> Results:
+    """The results in the folder, if they answer this request; otherwise those that `make` makes, written there."""
     names = (CURVES_NAME, LABELS_NAME)
-    return staged(folder / CERTIFICATES_NAME, request, kind="certificates", names=names, force=force)
+    with staged(out / CERTIFICATES_NAME, request, kind="certificates", names=names, force=force) as stage:
+        if stage is not None:
+            return _stage(stage, make())
+    return read_certificates(out)
 
 
 def read_certificates(folder: str | Path) -> Results:
@@ -137,26 +136,21 @@ def _stage(stage: Path, results: Results) -> Results:
     name, times = Counter(proved.label_names).most_common(1)[0]
     if times > 1:
         raise InvalidInputError(f"{times} labels are named {name!r}; results by name need different names")
-    schema = _file_schema(proved)
-    _KIND.write(stage / CERTIFICATES_NAME, schema, (_named(part, schema) for part in proved.parts()), _record(results))
+    record = _Metadata(
+        to_tree(proved.config),
+        proved.labelled,
+        proved.failures,
+        dict(results.provenance),
+        results.votes_hash,
+        results.certified_with,
+        dict(results.source),
+        results.command,
+        tuple(map(_curve_record, results.curves)),
+    )
+    _KIND.write(stage, proved.table, vars(record), IMAGES_AT_A_TIME)
     (stage / CURVES_NAME).write_text(curves_text(results.curves), encoding="utf-8", newline="")
     (stage / LABELS_NAME).write_text(labels_text(results.labels, proved.noise), encoding="utf-8", newline="")
     return replace(results, certificates_hash=file_checksum(stage / CERTIFICATES_NAME))
-
-
-def _record(results: Results) -> dict[str, Any]:
-    proved = results.certificates
-    return {
-        "config": to_tree(proved.config),
-        "labelled": proved.labelled,
-        "failures": proved.failures,
-        "provenance": results.provenance,
-        "votes_sha256": results.votes_hash,
-        "certified_with": results.certified_with,
-        "source": results.source,
-        "command": results.command,
-        "curves": [_curve_record(curve) for curve in results.curves],
-    }
 
 
 def _curve_record(curve: Curve) -> _Curve:
@@ -169,23 +163,24 @@ def _curve_record(curve: Curve) -> _Curve:
         curve.failed,
         curve.mean_draws,
         None if curve.bands is None else curve.bands.level,
-        {name: tuple(column.tolist()) for name, column in curve_columns(curve).items()},
+        {name: tuple(column.tolist()) for name, column in _curve_columns(curve).items()},
     )
 
 
-def _parse(stored: dict[str, Any], file: pq.ParquetFile, digest: str) -> Results:
+def _parse(stored: dict[str, Any], table: pa.Table, digest: str) -> Results:
     from multiguard.votes import Provenance
 
     metadata = convert(stored, _Metadata)
     run = convert({**metadata.provenance, "image_ids": []}, Provenance)
     config = from_tree(CertifyConfig, metadata.config)
     _check_run(config, run)
-    table = _indexed(file, certificates_schema(config.methods, config.rule), run.label_names)
-    certificates = Certificates(config, run.noise, run.label_names, metadata.labelled, table, metadata.failures)
-    check_claims(certificates)
+    schema = certificates_schema(config.methods, config.rule)
+    rows = table.select(schema.names).cast(schema)
+    certificates = Certificates(config, run.noise, run.label_names, metadata.labelled, rows, metadata.failures)
+    _check_claims(certificates)
     return Results(
         certificates,
-        [_curve(one, run) for one in metadata.curves],
+        [_read_curve(one, run.noise) for one in metadata.curves],
         metadata.provenance,
         metadata.votes_sha256,
         metadata.certified_with,
@@ -195,28 +190,18 @@ def _parse(stored: dict[str, Any], file: pq.ParquetFile, digest: str) -> Results
     )
 
 
-def _curve(stored: _Curve, run: Provenance) -> Curve:
-    config, noise = from_tree(CertifyConfig, stored.config), run.noise
-    columns = {name: _numbers(name, values) for name, values in stored.columns.items()}
+def _read_curve(stored: _Curve, noise: Noise) -> Curve:
+    config, columns = from_tree(CertifyConfig, stored.config), {n: np.array(v) for n, v in stored.columns.items()}
     radius = check_radius(columns["R"], noise)
-    if {len(column) for column in columns.values()} != {len(radius)}:
-        raise ValueError("a curve has more numbers than radii")
-    precision, recall, f1 = columns["precision"], columns["recall"], columns["f1"]
-    floor, ceiling = columns["true_floor"], columns["false_ceiling"]
-    scores = Scores(radius, precision, recall, f1, floor, ceiling, stored.images, stored.without_labels)
+    if not all(each.shape == radius.shape and np.all((each >= 0) & np.isfinite(each)) for each in columns.values()):
+        raise ValueError("a curve has more numbers than radii, or one that is negative or not finite")
+    lines = {name: columns[name] for name in (*_SCORES, "true_floor", "false_ceiling")}
     bands = None
     if stored.level is not None:
-        pairs = [(columns[f"{name}_low"], columns[f"{name}_high"]) for name in ("precision", "recall", "f1")]
-        bands = Bands(stored.level, *pairs)
+        bands = Bands(stored.level, *((columns[f"{name}_low"], columns[f"{name}_high"]) for name in _SCORES))
     method = check_method(stored.method, config.rule, noise)
+    scores = Scores(radius, **lines, images=stored.images, without_labels=stored.without_labels)
     return Curve(method, config, noise, stored.averaging, scores, stored.mean_draws, stored.failed, bands)
-
-
-def _numbers(name: str, values: Sequence[float]) -> Floats:
-    numbers = np.array(values, np.float64)
-    if not np.all((numbers >= 0) & np.isfinite(numbers)):
-        raise ValueError(f"a curve has a {name} that is negative or not finite")
-    return numbers
 
 
 def _check_run(config: CertifyConfig, run: Provenance) -> None:
@@ -231,108 +216,107 @@ def _check_run(config: CertifyConfig, run: Provenance) -> None:
         check_radius(convert(stopping_radii, tuple[float, ...]), run.noise)
 
 
-def _file_schema(certificates: Certificates) -> pa.Schema:
-    """The columns of the file, with names in place of label indices."""
-    import pyarrow as pa
-
-    return certificates_schema(certificates.methods, certificates.config.rule, pa.string())
-
-
-def _named(certificates: Certificates, schema: pa.Schema) -> pa.Table:
-    """The table with names in place of label indices."""
-    import pyarrow as pa
-
-    table, label_names = certificates.table, pa.array(certificates.label_names, pa.string())
-    for name in _NAMES:
-        rows: Rows[Any] = Rows(as_array(table, name))
-        lists = _lists(rows, label_names.take(rows.array.flatten()))
-        table = table.set_column(table.column_names.index(name), name, lists)
-    return table.cast(schema)
-
-
-def _indexed(file: pq.ParquetFile, schema: pa.Schema, names: Sequence[str]) -> pa.Table:
-    """The table of the file, with indices in place of label names."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    label_names, table = pa.array(names, pa.string()), file.read()
-    for name in _NAMES:
-        rows: Rows[Any] = Rows(as_array(table, name))
-        indices: Any = pc.index_in(rows.array.flatten(), value_set=label_names)
-        if indices.null_count:
-            raise ValueError(f"{name} has a label that the votes do not have")
-        table = table.set_column(table.column_names.index(name), name, _lists(rows, indices.cast(pa.uint16())))
-    return table.select(schema.names).cast(schema)
-
-
-def _lists(rows: Rows[Any], values: Any) -> Any:
-    """Lists of these values, in place of those of the rows."""
-    import pyarrow as pa
-
-    mask = pa.array(rows.missing) if rows.array.null_count else None
-    offsets: Any = pa.array(rows.offsets)
-    return pa.LargeListArray.from_arrays(offsets, values, mask=mask)
-
-
-def check_claims(certificates: Certificates) -> None:
-    """Raises `ValueError` unless the claims have the form in which they are proved: what damage could change unseen.
+def _check_claims(certificates: Certificates) -> None:
+    """Raises `ValueError` unless the claims have the form in which they are proved.
 
     Only the form is checked: a forger who knows the formulas can write other radii.
     """
-    import pyarrow.compute as pc
-
-    failed = [failure.image_id for failure in certificates.failures]
-    ids = certificates.ids.array
-    if (
-        ids.null_count
-        or pc.count_distinct(ids).as_py() < len(ids)
-        or pc.any(pc.is_in(ids, Rows.of(failed, str).array)).as_py()
-    ):
-        raise ValueError("an image appears twice, or has no id")
-    wrong = np.flatnonzero(_wrong(certificates))
-    if len(wrong):
-        raise ValueError(f"image {certificates.ids[int(wrong[0])]!r}: its claims are not of the form that is proved")
-
-
-def _wrong(certificates: Certificates) -> NDArray[np.bool_]:
-    """(images,) whether something is wrong with the claims of each image."""
-    rule, d, draws = certificates.config.rule, certificates.labels.lengths, np.array(certificates.draws)
-    bare, hits, others = certificates.bare, certificates.predicted_hits, len(certificates.label_names) - d
-    sizes = np.array([rule.sizes(count) for count in range(len(certificates.label_names) + 1)])
-    bad = (draws < 1) | (draws > (certificates.config.draws or 0)) | (hits.lengths != certificates.predicted.lengths)
+    if not distinct(chain(certificates.ids, (failure.image_id for failure in certificates.failures))):
+        raise ValueError("an image appears twice")
+    c, d, draws = len(certificates.label_names), certificates.labels.lengths, np.array(certificates.draws)
+    labels, predicted, hits = certificates.labels, certificates.predicted, certificates.predicted_hits
+    sizes = np.array([certificates.config.rule.sizes(count) for count in range(c + 1)])
+    indices = [each.array.flatten() for each in (labels, predicted, certificates.bare)]
+    missing = any(each.null_count for each in (labels.array, predicted.array, *indices))
+    if missing or any(np.any(each.to_numpy() >= c) for each in indices) or np.any(d > c):
+        raise ValueError("an image has a label that the votes do not have")
+    wrong = (draws < 1) | (draws > (certificates.config.draws or 0)) | (hits.lengths != predicted.lengths)
+    wrong |= _any(hits, ~((hits.values >= 1) & (hits.values <= np.repeat(draws, hits.lengths))))
+    wrong |= _are_wrong(certificates.label_radii, d)
     for radii in certificates.radii.values():
-        bad |= _wrong_radii(radii, sizes[d]) | _neighbours(radii, np.less)
+        wrong |= _are_wrong(radii, sizes[d], np.greater)
     for radii in (certificates.false_radii or {}).values():
-        bad |= _wrong_radii(radii, others) | _neighbours(radii, np.greater)
-    bad |= _wrong_radii(certificates.label_radii, d) | _repeats(certificates.labels) | _repeats(bare)
-    bad |= _any(hits, (hits.values < 1) | (hits.values > np.repeat(draws, hits.lengths)))
-    found: NDArray[np.bool_] = bad
-    return found
+        wrong |= _are_wrong(radii, c - d, np.less)
+    if np.any(wrong):
+        name = certificates.ids[int(np.argmax(wrong))]
+        raise ValueError(f"image {name!r}: its claims are not of the form that is proved")
 
 
-def _wrong_radii(radii: Rows[Floats], sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """(images,) whether there are not so many radii, or one is neither a number that is not negative nor -inf."""
+def _are_wrong(
+    radii: Rows[Floats], sizes: NDArray[np.int64], disordered: Callable[..., Any] | None = None
+) -> NDArray[np.bool_]:
+    """(images,) whether there are other than so many radii, one is negative but not -inf, or two are out of order."""
+    values, row = radii.values, np.repeat(np.arange(len(radii)), radii.lengths)
+    bad = ~((values >= 0) | np.isneginf(values))
+    if disordered is not None:
+        bad[1:] |= disordered(values[1:], values[:-1]) & (row[1:] == row[:-1])
     wrong: NDArray[np.bool_] = radii.lengths != sizes
-    return wrong | _any(radii, ~((radii.values >= 0) | np.isneginf(radii.values)))
-
-
-def _repeats(labels: Rows[Any]) -> NDArray[np.bool_]:
-    """(images,) whether a label appears twice."""
-    rows = np.repeat(np.arange(len(labels)), labels.lengths)
-    order = np.lexsort((labels.values, rows))
-    values, again = labels.values[order], np.zeros(len(rows), np.bool_)
-    again[1:] = (values[1:] == values[:-1]) & (rows[1:] == rows[:-1])
-    return _any(labels, again)
-
-
-def _neighbours(rows: Rows[Floats], compare: Callable[..., Any]) -> NDArray[np.bool_]:
-    """(images,) whether the comparison holds of some value of the row and the next one."""
-    row, holds = np.repeat(np.arange(len(rows)), rows.lengths), np.zeros(len(rows.values), np.bool_)
-    holds[1:] = compare(rows.values[:-1], rows.values[1:]) & (row[1:] == row[:-1])
-    return _any(rows, holds)
+    return wrong | _any(radii, bad)
 
 
 def _any(rows: Rows[Any], holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """(images,) whether it holds of a value of the row."""
     found: NDArray[np.bool_] = np.diff(np.concatenate([[0], np.cumsum(holds)])[rows.offsets]) > 0
     return found
+
+
+def curves_text(curves: Sequence[Curve]) -> str:
+    """The content of curves.csv: no two curves may have the same method, config, noise and averaging.
+
+    Every number is written so that it reads back as the number it is.
+    """
+    keys = Counter((curve.method, curve.config, curve.noise, curve.averaging) for curve in curves)
+    repeated = next((key for key, count in keys.items() if count > 1), None)
+    if repeated is not None:
+        raise InvalidInputError(f"two curves have the same method, config, noise and averaging: {repeated}; give one")
+    banded = any(curve.bands is not None for curve in curves)
+    columns = (*_COLUMNS, "level", *_BAND_COLUMNS) if banded else _COLUMNS
+    return _csv_text(columns, (row for curve in curves for row in _curve_rows(curve)), csv.QUOTE_MINIMAL)
+
+
+def labels_text(labels: Sequence[LabelScores], noise: Noise) -> str:
+    """The content of labels.csv; names that a spreadsheet would run as formulas get an apostrophe before them."""
+    of = str(noise), noise.attacker
+    rows = (
+        dict(zip(_LABEL_COLUMNS, (as_cell(one.label), radius, one.images, certified, one.failed, *of), strict=True))
+        for one in labels
+        for radius, certified in zip(one.radius.tolist(), one.certified.tolist(), strict=True)
+    )
+    return _csv_text(_LABEL_COLUMNS, rows, csv.QUOTE_NONNUMERIC)
+
+
+def _curve_columns(curve: Curve) -> dict[str, Floats]:
+    """The numbers of a curve at each radius, by the name of their column."""
+    scores, bands = curve.scores, curve.bands
+    columns = {"R": scores.radius, "precision": scores.precision, "recall": scores.recall, "f1": scores.f1}
+    columns |= {"true_floor": scores.true_floor, "false_ceiling": scores.false_ceiling}
+    if bands is not None:
+        columns |= dict(zip(_BAND_COLUMNS, (*bands.precision, *bands.recall, *bands.f1), strict=True))
+    return columns
+
+
+def _curve_rows(curve: Curve) -> Iterator[dict[str, object]]:
+    same = {
+        "method": curve.method,
+        "rule": curve.config.rule.name,
+        **curve.config.parameters,
+        "averaging": curve.averaging,
+        "noise": curve.noise,
+        "attacker": curve.noise.attacker,
+        "images": curve.scores.images,
+        "without_labels": curve.scores.without_labels,
+        "failed": curve.failed,
+        "mean_draws": curve.mean_draws,
+        **({} if curve.bands is None else {"level": curve.bands.level}),
+    }
+    columns = _curve_columns(curve)
+    for values in zip(*(column.tolist() for column in columns.values()), strict=True):
+        yield {**same, **dict(zip(columns, values, strict=True))}
+
+
+def _csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]], quoting: Literal[0, 2]) -> str:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, quoting=quoting, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from multiguard.certify.noise import Noise
 from multiguard.certify.rules import RuleName
 from multiguard.errors import ImageFailure
 from multiguard.evaluate.config import CertifyConfig
-from multiguard.evaluate.scores import IMAGES_AT_A_TIME, CertifiedCounts
+from multiguard.evaluate.scores import CertifiedCounts
 from multiguard.io.rows import Rows
 from multiguard.io.short_repr import short_repr
 
@@ -135,11 +135,6 @@ class Certificates:
         chosen = [positions[image_id] for image_id in ids]
         return replace(self, table=self.table.take(chosen), failures=())
 
-    def parts(self) -> Iterator[Certificates]:
-        """The claims on some images at a time, in order."""
-        for start in range(0, max(1, len(self)), IMAGES_AT_A_TIME):
-            yield replace(self, table=self.table.slice(start, IMAGES_AT_A_TIME))
-
     def set_radii(self, method: Method) -> list[Radii]:
         """For each image what this method proves of L as a set."""
         true = self.radii[method]
@@ -156,23 +151,17 @@ class Certificates:
         return {method: Rows(structure.field(method)) for method in self.methods}
 
 
-def certificates_schema(methods: Sequence[Method], rule: Rule, labels: pa.DataType | None = None) -> pa.Schema:
-    """The columns of the table; `false_radii` is there for the threshold rule only.
-
-    Args:
-        methods: The methods that prove something of sets.
-        rule: The smoothed classifier.
-        labels: The type of a label: its index by default, its name in files.
-    """
+def certificates_schema(methods: Sequence[Method], rule: Rule) -> pa.Schema:
+    """The columns of the table; `false_radii` is there for the threshold rule only."""
     import pyarrow as pa
 
-    numbers, several = pa.large_list(pa.float64()), pa.large_list(labels or pa.uint16())
+    numbers, labels, counts = (pa.large_list(kind()) for kind in (pa.float64, pa.uint16, pa.int64))
     by_method = pa.struct([(method, numbers) for method in methods])
     ceilings = [("false_radii", by_method)] if rule.has_ceilings else []
     columns: list[tuple[str, pa.DataType]] = [
-        *(("id", pa.string()), ("labels", several), ("radii", by_method), *ceilings, ("label_radii", numbers)),
-        *(("predicted", several), ("predicted_hits", pa.large_list(pa.int64())), ("draws", pa.int64())),
-        *(("image_sha256", pa.string()), ("bare", several)),
+        *(("id", pa.string()), ("labels", labels), ("radii", by_method), *ceilings, ("label_radii", numbers)),
+        *(("predicted", labels), ("predicted_hits", counts), ("draws", pa.int64())),
+        *(("image_sha256", pa.string()), ("bare", labels)),
     ]
     return pa.schema(columns)
 

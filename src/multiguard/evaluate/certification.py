@@ -5,23 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
-from multiguard.errors import InvalidInputError
-from multiguard.evaluate.certificates import Certificates
-from multiguard.evaluate.certifier import Certifier, LabelSource
-from multiguard.evaluate.config import CertifyConfig, SweepConfig
+from multiguard.certify import Method, Radii, certified_radii_batch
+from multiguard.certify.arrays import Floats
+from multiguard.certify.radii import label_radii_batch
+from multiguard.errors import InvalidInputError, VotesError
+from multiguard.evaluate.certificates import Certificates, Labels, certificates_schema
+from multiguard.evaluate.config import CertifyConfig, SweepConfig, is_one_claim, label_method, set_method
 from multiguard.evaluate.curves import curves, radius_grid
 from multiguard.evaluate.results import Results, plain_provenance
 from multiguard.io.config import to_tree
+from multiguard.io.names import unknown_name
 from multiguard.io.records import checksum
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
-    from multiguard.votes import VoteRow, Votes
+    import pyarrow as pa
 
+    from multiguard.votes import DrawVotes, Provenance, VoteRow, Votes
+
+LabelSource = Literal["truth", "pilot"]
 Progress = Callable[[str, int, int], None]  # what is being done, how much of it is done, and how much there is
 
 # The votes of about this many bytes are held at a time; each is read from the disk once.
@@ -120,15 +127,26 @@ def certify_configs(
     `progress` counts steps. Of all configs but the first, and with `sets_only` of that one too, `label_radii` and
     `predicted` are left empty where they are not needed.
     """
-    certifiers = [Certifier(votes, config, source) for config in configs]
+    import pyarrow as pa
+
+    run = votes.provenance
+    certifiers = [_Certifier(run, config, source, sets_only or index > 0) for index, config in enumerate(configs)]
+    tables: list[list[pa.Table]] = [[] for _ in configs]
     done, steps = 0, len(votes) * sum(1 + len(config.methods) for config in configs)
+
+    def step(images: int) -> None:
+        nonlocal done
+        done += images
+        if progress is not None:
+            progress(done, steps)
+
     for rows in _portions(votes):
-        for number, certifier in enumerate(certifiers):
-            for _ in certifier.take(rows, sets_only=sets_only or number > 0):
-                done += len(rows)
-                if progress is not None:
-                    progress(done, steps)
-    return [certifier.certificates() for certifier in certifiers]
+        for certifier, made in zip(certifiers, tables, strict=True):
+            made.append(certifier.table(rows, partial(step, len(rows))))
+    whole = [pa.concat_tables(made).combine_chunks() for made in tables]
+    labelled, names = source == "truth", run.label_names
+    pairs = zip(configs, whole, strict=True)
+    return [Certificates(config, run.noise, names, labelled, table, votes.failures) for config, table in pairs]
 
 
 def per_unit(progress: Callable[[int, int], None] | None, total: int) -> Callable[[int, int], None] | None:
@@ -173,7 +191,7 @@ def _portions(votes: Votes) -> Iterator[list[VoteRow]]:
     held = 0
     for row in votes.rows(adaptive=votes.adaptive):
         rows.append(row)
-        held += _bytes(row)
+        held += row.votes.nbytes if isinstance(row.votes, np.ndarray) else row.votes.packed.nbytes
         if held >= _BYTES_AT_A_TIME or len(rows) == _IMAGES_AT_A_TIME:
             yield rows
             rows, held = [], 0
@@ -181,5 +199,111 @@ def _portions(votes: Votes) -> Iterator[list[VoteRow]]:
         yield rows
 
 
-def _bytes(row: VoteRow) -> int:
-    return row.votes.nbytes if isinstance(row.votes, np.ndarray) else row.votes.packed.nbytes
+class _Certifier:
+    """Certifies images of one run with one resolved config.
+
+    About the ground truth the claims on L as a set take all of alpha, and so does the claim on each label alone. About
+    labels chosen from pilot draws all claims hold at once: half of alpha is for the set, half for its labels, an equal
+    part each. Where the set is always one label, there is one claim only, and it has all of alpha. Of a band ablation
+    every band votes: nothing is random, alpha plays no part, and the votes that certify may choose the labels, too.
+    """
+
+    def __init__(self, run: Provenance, config: CertifyConfig, source: LabelSource, sets_only: bool) -> None:
+        if source not in get_args(LabelSource):
+            raise InvalidInputError(unknown_name("source of labels", source, get_args(LabelSource)))
+        if source == "truth" and not run.labelled:
+            raise VotesError(
+                "these votes carry no ground truth; labels='pilot' (--no-labels) certifies the labels that their pilot "
+                "draws choose"
+            )
+        self._config, self._rule, self._pilot, self._sets_only = config, config.rule, source == "pilot", sets_only
+        self._enumerated, self._draws = run.noise.enumerated, config.draws or run.draws
+        self._options: dict[str, Any] = {"num_labels": len(run.label_names), "noise": run.noise}
+        self._label_method = label_method(run)
+        self._raised = {self._label_method, set_method(self._rule, run, self._draws)}
+        one_claim = self._pilot and is_one_claim(self._rule, config.methods)
+        if one_claim:
+            self._label_method = config.methods[0]
+        self._is_split = self._pilot and not one_claim  # alpha, over the set and its labels
+
+    def table(self, rows: Sequence[VoteRow], step: Callable[[], None]) -> pa.Table:
+        """What is proved of these images; `step` is called after each method, and once before them."""
+        import pyarrow as pa
+
+        labels = [self._protected(row) for row in rows]
+        alone: list[Floats] = [np.empty(0)] * len(rows)
+        if self._pilot or not self._sets_only:
+            alone = self._certify_labels(rows, labels)
+        predicted = [((), ()) if self._sets_only else self._predict(votes) for votes in self._votes(rows)]
+        step()
+        proved: dict[Method, list[Radii]] = {}
+        for method in self._config.methods:
+            proved[method] = self._certify_sets(rows, labels, method, alone)
+            step()
+        columns: dict[str, Any] = {
+            "id": [row.image_id for row in rows],
+            "labels": labels,
+            "radii": [{method: radii[index].true for method, radii in proved.items()} for index in range(len(rows))],
+            "false_radii": [{m: radii[index].false for m, radii in proved.items()} for index in range(len(rows))],
+            "label_radii": alone,
+            "predicted": [own for own, _ in predicted],
+            "predicted_hits": [hits for _, hits in predicted],
+            "draws": [min(self._draws, row.draws) for row in rows],
+            "image_sha256": [row.image_hash for row in rows],
+            "bare": [None if self._sets_only else self._without_noise(row) for row in rows],
+        }
+        schema = certificates_schema(self._config.methods, self._rule)
+        return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+
+    def _protected(self, row: VoteRow) -> Labels:
+        """L: the true labels, or those that the smoothed classifier would return if the pilot draws were all."""
+        if not self._pilot:
+            return row.labels
+        chosen = row.votes if self._enumerated else row.pilot
+        if chosen is None:
+            raise VotesError(
+                "these votes hold no pilot draws to choose labels from, and the draws that certify must not choose "
+                "them; vote again with pilot draws (--no-labels)"
+            )
+        return self._rule.returned(self._array(chosen), self._options["num_labels"])
+
+    def _predict(self, votes: NDArray[Any]) -> tuple[Labels, tuple[int, ...]]:
+        num_labels = self._options["num_labels"]
+        labels = self._rule.returned(votes, num_labels)
+        return labels, tuple(self._rule.hits(votes, num_labels)[list(labels)].tolist())
+
+    def _without_noise(self, row: VoteRow) -> Labels | None:
+        """What the rule returns of the draw without noise; None if the votes do not hold as much."""
+        return None if row.bare is None else self._rule.returned_once(self._array(row.bare))
+
+    def _certify_sets(
+        self, rows: Sequence[VoteRow], labels: Sequence[Labels], method: Method, alone: Sequence[Floats]
+    ) -> list[Radii]:
+        """For each image what the method proves of L as a set.
+
+        Of labels that pilot draws chose all claims hold at once: where e of them stay up to their own radii, at least e
+        of the set do, so the radii of the set are raised to that, by the default method and by that of single labels.
+        The claims on the ground truth stand each alone and are left as they are, and so are the other methods.
+        """
+        alpha = self._config.alpha / 2 if self._is_split else self._config.alpha
+        votes = self._votes(rows)
+        proved = certified_radii_batch(votes, labels, self._rule, alpha=alpha, method=method, **self._options)
+        if not self._pilot or method not in self._raised:
+            return proved
+        each = zip(proved, alone, strict=True)
+        return [Radii(np.maximum(radii.true, np.sort(own)[::-1]), radii.false) for radii, own in each]
+
+    def _certify_labels(self, rows: Sequence[VoteRow], labels: Sequence[Labels]) -> list[Floats]:
+        alpha = self._config.alpha
+        alphas = [alpha / 2 / max(1, len(own)) if self._is_split else alpha for own in labels]
+        options = {**self._options, "method": self._label_method}
+        return label_radii_batch(self._votes(rows), labels, self._rule, alphas=alphas, **options)
+
+    def _votes(self, rows: Sequence[VoteRow]) -> Iterator[NDArray[Any]]:
+        """The votes that certify, unpacked one image at a time: the first n draws, or in an adaptive run all."""
+        return (self._array(row.votes)[: self._draws] for row in rows)
+
+    def _array(self, votes: DrawVotes) -> NDArray[Any]:
+        from multiguard.votes.types import as_array  # pyarrow is imported where votes are read, not with this room
+
+        return as_array(votes, self._rule.name)

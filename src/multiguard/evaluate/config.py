@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from msgspec import Meta
 
-from multiguard.certify import Method, Rule, make_rule
+from multiguard.certify import Method, Rule, make_rule, rules
 from multiguard.certify.arguments import check_alpha
-from multiguard.certify.rules import RuleName
+from multiguard.certify.noise import Noise
+from multiguard.certify.radii import LABEL_METHODS
+from multiguard.certify.rules import RuleName, check_method
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.evaluate.methods import resolve_methods
 from multiguard.io.config import Config, Count, Positive, described
 
 if TYPE_CHECKING:
     from multiguard.votes import Provenance
 
 Parameter = Literal["k", "k_prime", "threshold", "n", "alpha"]
+ALL = "all"  # stands for every method that may certify the votes
 
 
 class CertifyConfig(Config, frozen=True):
@@ -94,7 +97,7 @@ class CertifyConfig(Config, frozen=True):
         rule.check(len(run.label_names))
         rule.check_ranks(run.k_max)
         draws = self._resolve_draws(run)
-        return self.replace(draws=draws, methods=resolve_methods(self.methods, rule, run, draws))
+        return self.replace(draws=draws, methods=_resolve_methods(self.methods, rule, run, draws))
 
     def _resolve_draws(self, run: Provenance) -> int:
         if run.stops is not None and self.draws is not None:
@@ -168,3 +171,48 @@ _OTHER_RULE = {
     "threshold: certify them with --k and --k-prime (CertifyConfig(k=..., k_prime=...)), or vote again with "
     "--rule threshold",
 }
+
+
+def check_methods(methods: Sequence[Method], rule: Rule, noise: Noise | str | None = None) -> tuple[Method, ...]:
+    """The methods, each known to the rule and to the noise; repeated ones once. `all` is left as it is."""
+    return tuple(dict.fromkeys(one if one == ALL else check_method(one, rule, noise) for one in methods))
+
+
+def is_one_claim(rule: Rule, methods: Sequence[Method]) -> bool:
+    """Whether a set of labels that pilot draws chose is one label, and one method proves what is claimed of both."""
+    return rule.k == 1 and len(methods) == 1 and methods[0] in LABEL_METHODS
+
+
+def set_method(rule: Rule, run: Provenance, draws: int) -> Method:
+    """The default method that proves what is claimed of sets by so many draws."""
+    return "betting" if _why_not_fixed(run) else rules.default_method(rule, run.noise, draws)
+
+
+def label_method(run: Provenance) -> Method:
+    """The method that proves what is claimed of single labels: for a fixed number of draws the fastest."""
+    return "betting" if _why_not_fixed(run) else rules.default_label_method(run.noise)
+
+
+def _resolve_methods(methods: Sequence[Method], rule: Rule, run: Provenance, draws: int) -> tuple[Method, ...]:
+    """The methods, the default one if none is given; raises unless each may certify the votes of this run."""
+    default, why = set_method(rule, run, draws), _why_not_fixed(run)
+    given = list(methods or [default])
+    if ALL in given:
+        every = [] if default == "enumerated" or why else [each for each in rule.methods if each != "enumerated"]
+        given = [default, *every, *(one for one in given if one != ALL)]
+    checked = check_methods(given, rule, run.noise)
+    others = [method for method in checked if method != "betting"]
+    if why is not None and others:
+        raise InvalidInputError(
+            f"methods: {others[0]!r} needs a number of draws fixed beforehand, and {why}; certify them by betting"
+        )
+    return checked
+
+
+def _why_not_fixed(run: Provenance) -> str | None:
+    """Why the number of draws may depend on the votes; None if it was fixed beforehand."""
+    if run.stops is not None:
+        return "these votes are adaptive: they decided themselves how many draws each image has"
+    if run.earlier_draws:
+        return f"these votes were extended from {run.earlier_draws[0]} draws, perhaps because of what those proved"
+    return None

@@ -19,9 +19,8 @@ from multiguard.certify import Method, Rule, Threshold, TopK
 from multiguard.certify.arguments import check_alpha, check_count
 from multiguard.errors import DataError, InvalidInputError, VotesError
 from multiguard.evaluate.certification import certify_configs, per_unit
-from multiguard.evaluate.config import CertifyConfig
+from multiguard.evaluate.config import ALL, CertifyConfig, label_method
 from multiguard.evaluate.curves import curves
-from multiguard.evaluate.methods import ALL, label_method
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.config import Config, Count, NotNegative, Whole, described, to_tree
 from multiguard.io.files import read_regular

@@ -11,7 +11,7 @@ import numpy as np
 from multiguard.certify import Method
 from multiguard.certify.arrays import Floats
 from multiguard.evaluate import AttackCurve, Attacks, Averaging, Certificates, Results, attack_curves
-from multiguard.evaluate.attack_outcomes import BEST
+from multiguard.evaluate.attacks import BEST
 from multiguard.io.files import require_folder
 from multiguard.io.rounding import plain, plain_percent
 from multiguard.report import canvas
@@ -88,7 +88,7 @@ def draw_attack(attacks: Attacks, folder: Path, *, formats: Sequence[Format] = F
         formats: The formats to write.
 
     Example:
-        >>> attacks = read_attacks(attack).attacks  # a folder written by `multiguard attack`
+        >>> attacks = read_attacks(attack)  # a folder written by `multiguard attack`
         >>> [path.name for path in draw_attack(attacks, out, formats=["svg"])]
         ['attack.svg']
     """

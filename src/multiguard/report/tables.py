@@ -126,7 +126,7 @@ def write_attack_table(attacks: Attacks, folder: Path) -> list[Path]:
         folder: Where to write; created if missing.
 
     Example:
-        >>> attacks = read_attacks(attack).attacks  # a folder written by `multiguard attack`
+        >>> attacks = read_attacks(attack)  # a folder written by `multiguard attack`
         >>> [path.name for path in write_attack_table(attacks, out)]
         ['attack.csv', 'attack.md', 'attack.tex']
     """

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from multiguard.certify import Method
 from multiguard.certify.arrays import Ints
 from multiguard.evaluate import Attacks, Curve, Results
-from multiguard.evaluate.attack_outcomes import BEST
-from multiguard.evaluate.methods import is_one_claim
+from multiguard.evaluate.attacks import BEST
+from multiguard.evaluate.config import is_one_claim
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import plain
 

@@ -7,7 +7,7 @@ from multiguard.certify.noise import BandAblation, Gaussian
 from multiguard.data.config import FOLDER, DataConfig
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, SweepConfig
-from multiguard.evaluate.methods import check_methods
+from multiguard.evaluate.config import check_methods
 from multiguard.io.config import Config, NotNegative, described
 from multiguard.models.config import ModelConfig
 from multiguard.report.config import ReportConfig

@@ -17,7 +17,7 @@ from multiguard.attack import AdversarialBatch, AttackConfig, Change, gradient_e
 from multiguard.certify import Rule, Threshold
 from multiguard.certify.wealth import BETTING_CUTS
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate.attack_outcomes import evaluated_size
+from multiguard.evaluate.attacks import evaluated_size
 from multiguard.io.rounding import radius_json
 from multiguard.serve.answer import Task
 from multiguard.smooth import LivePrediction, Prediction

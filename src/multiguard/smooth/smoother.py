@@ -405,7 +405,7 @@ class Smoother:
         array([0.5, 0.5, 0.5])
         """
         from multiguard.evaluate import CertifyConfig, certify_votes
-        from multiguard.evaluate.methods import check_methods
+        from multiguard.evaluate.config import check_methods
         from multiguard.smooth.dataset import VoteRun, check_labels, open_data, progress_bars
         from multiguard.smooth.probe import data_warnings
 

@@ -17,8 +17,7 @@ from multiguard.evaluate import (
     read_certificates,
     read_tuned,
 )
-from multiguard.evaluate.certificate_files import CURVES_NAME, LABELS_NAME
-from multiguard.evaluate.csv_tables import curves_text, labels_text
+from multiguard.evaluate.certificate_files import CURVES_NAME, LABELS_NAME, curves_text, labels_text
 from multiguard.evaluate.results import plain_provenance
 from multiguard.io.files import read_regular
 from multiguard.io.names import shorten_names

@@ -1,10 +1,12 @@
-"""What attacks achieved beside what was proved: the true worst case of an image lies between the two."""
+"""What attacks achieved beside what was proved, and attack.parquet; the true worst case lies between the two."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,14 +14,24 @@ from scipy.special import betainc
 
 from multiguard.certify import Method, Rule, Threshold, certified_size, clopper_pearson_lower, clopper_pearson_upper
 from multiguard.certify.arrays import Floats, Ints
-from multiguard.certify.noise import Noise
+from multiguard.certify.noise import NoiseField, as_noise
 from multiguard.evaluate.certificates import Certificates
-from multiguard.evaluate.config import CertifyConfig
+from multiguard.evaluate.config import CertifyConfig, check_methods
+from multiguard.evaluate.parquet_tables import TableKind
+from multiguard.io.config import from_tree, to_tree
+from multiguard.io.records import convert
 from multiguard.io.short_repr import short_repr
+from multiguard.io.writer import staged
+from multiguard.version import __version__
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # What an attack minimizes: how many labels of L stay in, or (threshold rule) how many others stay out.
 Goal = Literal["in", "out"]
 CLEAN, BEST = "none", "best"
+_KIND = TableKind("attack.parquet", "multiguard-attack", 5, "an attack folder", "attack again")
+_FOLLOWERS = tuple(f"attack.{kind}" for kind in ("csv", "md", "tex", "png", "svg", "pdf"))  # its table and figure
 
 
 def goals(rule: Rule) -> tuple[Goal, ...]:
@@ -149,7 +161,7 @@ class Attacks:
     """Attacks on a set of images, and which certificates they broke; for an example see `attack_curves`."""
 
     config: CertifyConfig  # which smoothed classifier, and the alpha of the certificates
-    noise: Noise  # the noise, and so the attacker
+    noise: NoiseField  # the noise, and so the attacker; its text in the file
     label_names: tuple[str, ...]  # the c label names
     labelled: bool  # whether L is the ground truth; if not, pilot draws chose it
     methods: tuple[Method, ...]  # what the certificates were proved with
@@ -163,8 +175,13 @@ class Attacks:
     adaptive: bool = False  # whether each image had as many certifying draws as it needed
     flat: int = 0  # at how many images some gradient was 0 or not finite, so that a step of pgd led nowhere
     plan: Mapping[str, Any] = field(default_factory=dict)  # how the attacks searched, for the record
+    certificates_hash: str = ""  # the sha256 of the certificates.parquet that was attacked
+    command: str | None = None  # the command that attacked; None if it is not known
 
     __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noise", as_noise(self.noise))
 
     def broken(self, method: Method, *, surely: bool = True) -> tuple[str, ...]:
         """The ids of the images whose certificate an attack broke; if not `surely`, by the estimates."""
@@ -271,3 +288,77 @@ def finite_radii(proved: Mapping[Goal, Mapping[Method, Floats]], methods: Sequen
     """Every finite radius above 0 at which the proof of one of these methods ends."""
     radii = {float(radius) for each in proved.values() for method in methods for radius in each[method]}
     return {radius for radius in radii if 0 < radius < np.inf}
+
+
+def attack_stage(
+    folder: Path, request: Mapping[str, Any] | None = None, *, force: bool = False
+) -> AbstractContextManager[Path | None]:
+    """A private folder for the files of an attack folder; see `staged`."""
+    return staged(folder / _KIND.name, request, kind="an attack", names=_FOLLOWERS, force=force)
+
+
+def stage_attacks(stage: Path, attacks: Attacks) -> None:
+    """Write attack.parquet to a folder that `attack_stage` has made."""
+    import pyarrow as pa
+
+    rows = [
+        {
+            "id": image.id,
+            "labels": image.labels,
+            "proved": [
+                {"goal": goal, "method": method, "radii": radii.tolist()}
+                for goal, by_method in image.proved.items()
+                for method, radii in by_method.items()
+            ],
+            "outcomes": [asdict(outcome) for outcome in image.outcomes],
+        }
+        for image in attacks.images
+    ]
+    record = {**vars(attacks), "config": to_tree(attacks.config), "noise": str(attacks.noise)}
+    del record["images"]
+    _KIND.write(stage, pa.Table.from_pylist(rows, _schema()), {**record, "attacked_with": __version__})
+
+
+def read_attacks(folder: str | Path) -> Attacks:
+    """The attacks in a folder as they were written; a damaged or edited file raises `DataError` naming it.
+
+    >>> read_attacks(out)
+    Traceback (most recent call last):
+    multiguard.errors.DataError: ... is not an attack folder: it has no attack.parquet
+    """
+    return _KIND.read(Path(folder), lambda stored, table, _: _parse(stored, table))
+
+
+def _parse(stored: dict[str, Any], table: pa.Table) -> Attacks:
+    config = from_tree(CertifyConfig, stored["config"])
+    known = {name: value for name, value in stored.items() if name != "attacked_with"}
+    attacks = convert({**known, "config": config, "images": []}, Attacks)
+    config.rule.check(len(attacks.label_names))
+    check_methods(attacks.methods, config.rule, attacks.noise)
+    return replace(attacks, images=tuple(_image(row, attacks) for row in table.cast(_schema()).to_pylist()))
+
+
+def _image(row: Mapping[str, Any], attacks: Attacks) -> AttackedImage:
+    labels = tuple(row["labels"])
+    radii = {(each["goal"], each["method"]): np.array(each["radii"], np.float64) for each in row["proved"]}
+    proved = {goal: {m: radii[goal, m] for m in attacks.methods} for goal in goals(attacks.config.rule)}
+    outcomes = tuple(AttackOutcome(**each) for each in row["outcomes"])
+    if not {outcome.goal for outcome in outcomes} <= proved.keys() or max(labels) >= len(attacks.label_names):
+        raise ValueError(f"image {row['id']!r} has another label or goal than the attack")
+    return AttackedImage(row["id"], labels, proved, outcomes)
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    text, real, integer = pa.string(), pa.float64(), pa.int64()
+    proved = pa.struct([("goal", text), ("method", text), ("radii", pa.list_(real))])
+    reals, integers = [("radius", real), ("norm", real)], [("size", integer), ("at_most", integer)]
+    outcome = pa.struct([("attack", text), ("goal", text), *reals, *integers])
+    columns = [
+        ("id", text),
+        ("labels", pa.list_(pa.uint16())),
+        ("proved", pa.list_(proved)),
+        ("outcomes", pa.list_(outcome)),
+    ]
+    return pa.schema(columns)
