@@ -15,7 +15,9 @@ def test_long_attack(tmp_path):
     changes = [word for key, value in SMALLER.items() for word in ("--set", f"{key}={value}")]
     code, _, err = command("run", "digits", "--out", tmp_path / "run", "--until", "certify", *changes)
     assert code == 0, err
-    code, out, err = command("attack", tmp_path / "run", "--own-radii", "--radius", "0.5", "--radius", "1.5", *EFFORT)
+    code, out, err = command(
+        "attack", tmp_path / "run", "--set", "own_radii=true", "--radius", "0.5", "--radius", "1.5", *EFFORT
+    )
     assert code == 0, out + err
     attacks = read_attacks(tmp_path / "run" / "attack")
     assert len(attacks.images) == 120

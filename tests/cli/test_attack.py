@@ -64,13 +64,13 @@ def test_attack_of_run(run):
 
 def test_repeated_attack(run):
     """The same command finds the same and replaces only by force."""
-    code, out, _ = command("attack", run, *QUICK, "--images", "7", "--own-radii", "--out", run / "all")
+    code, out, _ = command("attack", run, *QUICK, "--images", "7", "--set", "own_radii=true", "--out", run / "all")
     assert (code, "note: 7 images requested, and there are 6: all of them are taken" in out) == (0, True)
-    assert command("attack", run, *QUICK, "--images", "3", "--own-radii")[0] == 0
+    assert command("attack", run, *QUICK, "--images", "3", "--set", "own_radii=true")[0] == 0
     before = read_attacks(run / "attack").images
     code, _, err = command("attack", run, *QUICK)
     assert (code, "--force" in err) == (2, True)
-    assert command("attack", run, *QUICK, "--images", "3", "--own-radii", "--force")[0] == 0
+    assert command("attack", run, *QUICK, "--images", "3", "--set", "own_radii=true", "--force")[0] == 0
     again = read_attacks(run / "attack").images
     assert [(image.id, image.outcomes) for image in again] == [(image.id, image.outcomes) for image in before]
     assert len(again) == 3

@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)  # its language and what it holds
 SMALL = {
-    "train": ["--epochs", "1", "--images", "64", "--val-images", "40", "--model", "cnn:4", "--size", "16"],
+    "train": ["--epochs", "1", "--images", "64", "--set", "val_images=40", "--model", "cnn:4", "--size", "16"],
     "vote": ["--images", "5", "--draws", "60"],
-    "tune": ["--force", "--radius", "0", "--alpha", "0.5"],
+    "tune": ["--force", "--radius", "0", "--set", "alpha=0.5"],
     "certify": ["--force"],
     "report": ["--force"],
     "predict": ["--draws", "60"],

@@ -26,7 +26,7 @@ from multiguard.votes import read_votes
 
 TAGGER = "tests.cli.test_main_examples:linear_model"
 SMALL = {
-    "train": ["--epochs", 1, "--images", 64, "--val-images", 40, "--model", "cnn:4", "--size", 16],
+    "train": ["--epochs", 1, "--images", 64, "--set", "val_images=40", "--model", "cnn:4", "--size", 16],
     "vote": ["--images", 5, "--draws", 60, "--set", "shard_images=2"],
     "certify": [],
     "report": ["--gallery", 5],
@@ -148,7 +148,7 @@ def test_force_in_other_process(place, variables, monkeypatch):
     with pytest.raises(InvalidInputError, match="other settings"):
         prepare_folder(place / "runs/digits", {"seed": 3}, True, Accelerator(cpu=True))
     mistake = ["--set", "denoiser=gone.pth"]
-    code, _, err = command(*example_of("train"), *SMALL["train"], "--seed", 3, "--force", *mistake)
+    code, _, err = command(*example_of("train"), *SMALL["train"], "--set", "seed=3", "--force", *mistake)
     assert (code, err.count("\n")) == (2, 1)
     assert state(place) == before
 
@@ -169,7 +169,7 @@ def test_force_with_mistake(place):
     for mistake in (
         ["--model", "cnn:0"],
         ["--set", "denoiser=gone.pth"],
-        ["--split", "tests"],
+        ["--set", "split=tests"],
         ["--weights", "gone.pth"],
     ):
         code, _, err = command(*example_of("train"), *SMALL["train"], "--force", *mistake)
@@ -187,7 +187,7 @@ def test_two_pages(place):
 
 def test_force_trains_again(place):
     """With --force another run's model is replaced, the same run resumes."""
-    again = [*example_of("train"), *SMALL["train"], "--seed", 3]
+    again = [*example_of("train"), *SMALL["train"], "--set", "seed=3"]
     code, _, err = command(*again)
     assert code == 2
     assert "runs/digits holds a run with other settings: " in err
@@ -251,7 +251,7 @@ def test_rounded_radii(place):
 
 def test_tiny_alpha(examples):
     """A tiny alpha is printed exactly."""
-    code, out, err = command(*_predicting(examples[0], "--alpha", 1e-12))
+    code, out, err = command(*_predicting(examples[0], "--set", "alpha=1e-12"))
     assert code == 0, err
     assert "all of this holds with probability at least 1 - 1e-12." in " ".join(out.split())
 

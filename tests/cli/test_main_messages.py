@@ -170,7 +170,7 @@ def test_unknown_labels(home):
 
 def test_changed_settings(home):
     """Training with other settings names only those."""
-    train = ["train", "--data", "digits", "--model", "cnn:2", "--size", 16, "--images", 16, "--val-images", 40]
+    train = ["train", "--data", "digits", "--model", "cnn:2", "--size", 16, "--images", 16, "--set", "val_images=40"]
     assert command(*train, "--epochs", 1, "--out", "m")[0] == 0
     err = refused(*train, "--epochs", 2, "--out", "m")
     assert "m holds a run with other settings: epochs was 1 and is 2. Train with --force" in err
@@ -207,7 +207,7 @@ def test_number_of_labels(home):
         ([*VOTE, "--noise-seed", 10**400, "--out", "v"], "--noise-seed is a number of too many digits"),
         ([*VOTE, "--model", ":x", "--out", "v"], "unknown model ':x'"),
         ([*VOTE, "--out", "loop"], "loop: no folder that can be written to"),
-        (["train", "--data", "digits", "--lr", "1e308", "--out", "v"], "--lr is 1e+308; expected a finite number"),
+        (["train", "--data", "digits", "--set", "lr=1e308", "--out", "v"], "lr is 1e+308; expected a finite number"),
         (
             ["train", "--data", "digits", "--set", f"shift={10**21}", "--out", "v"],
             "shift is a number of too many digits",
@@ -217,7 +217,7 @@ def test_number_of_labels(home):
             ["attack", "v", "--set", "steps=1000000000"],
             "steps is 1000000000; expected a whole number from 1 to 1,000,000",
         ),
-        (["run", "digits", "--device", "gpu", "--out", "r"], "vote.device is 'gpu'"),
+        (["run", "digits", "--set", "vote.device=gpu", "--out", "r"], "vote.device is 'gpu'"),
         (["run", "digits", "--out", "loop/x"], "Too many levels of symbolic links"),
         (["report", "v", "--out", "loop/x.html"], "v holds no certificates"),
     ],
@@ -262,6 +262,7 @@ def test_names_not_utf8(home):
         (["certify"], "Missing argument 'votes'; see multiguard certify --help"),
         (["vote", "--out", "v"], "Missing option '--model'; see multiguard vote --help"),
         (["nosuch"], "No such command 'nosuch'; see multiguard --help"),
+        (["certfy"], "No such command 'certfy' (did you mean 'certify'?); see multiguard --help"),
         (["certify", "v", "--nosuch"], "No such option: --nosuch"),
         (["predict", ""], "a name is empty; name an image or a folder"),
     ],

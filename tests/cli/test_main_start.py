@@ -46,6 +46,7 @@ def started(*arguments):
         (["--help"], 0, []),
         (["--version"], 0, []),
         (["vot"], 2, []),
+        (["predict", "gone.jpg"], 2, ["numpy"]),
         (["vote", "--help"], 0, ["numpy"]),
         (["vote", "--wrong"], 2, ["numpy"]),
         (["certify", "votes", "--k", "two"], 2, ["numpy"]),
@@ -78,23 +79,6 @@ def test_panels():
     places = [said.index(f"\n{name} options:") for name in ("Model", "Data", "Vote", "Certify")]
     assert places == sorted(places)
     assert said.count("--draws") == said.count("--labels ") == said.count("--set NAME=VALUE") == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("train", ["--batch-size", "--labels"]),
-        ("vote", ["--device", "--labels"]),
-        ("predict", ["--device", "--labels"]),
-        ("attack", ["--device"]),
-        ("run", ["--device"]),
-    ],
-)
-def test_option_names(name, options):
-    """One thing has one name in every command."""
-    said = command(name, "--help")[1]
-    assert [option for option in options if f" {option} " not in said] == []
-    assert not {"--batch ", "--readers "} & {word for word in ("--batch ", "--readers ") if word in said}
 
 
 # Runs commands where only what `pip install multiguard` brings can be imported.

@@ -36,7 +36,7 @@ def run(*arguments):
     @with_options
     def command(
         sampling: Sampling,
-        sample: Annotated[dict[str, Any], Fields(Sample, help={"images": "How many images."})],
+        sample: Annotated[dict[str, Any], Fields(("images", "seed"), Sample, {"images": "How many images."})],
         force: Annotated[bool, Option("--force", help="Replace.")] = False,
     ) -> None:
         """Sample."""
@@ -64,9 +64,9 @@ def test_typed_values():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--draws", "many"], "--draws many: expected a whole number of 1 or more, or adaptive"),
+        (["--draws", "many"], "--draws is 'many'; expected a whole number of 1 or more, or adaptive"),
         (["--draws", "0"], "--draws is 0; expected a whole number of 1 or more, or adaptive"),
-        (["--radius", "0.5,x"], "--radius 0.5,x: expected numbers separated by commas"),
+        (["--radius", "0.5,x"], "--radius is 'x'; expected a number"),
         (["--rule", "treshold"], "--rule: unknown value 'treshold': did you mean 'threshold'?"),
     ],
 )
@@ -82,7 +82,7 @@ def test_shared_option():
     with pytest.raises(TypeError, match="command: two fields have the option --images; rename one of them"):
 
         @with_options
-        def command(one: Sample, other: Annotated[dict[str, Any], Fields(Sample)]) -> None:
+        def command(one: Sample, other: Annotated[dict[str, Any], Fields(("images",), Sample)]) -> None:
             """Sample twice."""
 
 
@@ -117,8 +117,8 @@ def test_settings():
     @app.command()
     @with_options
     def command(
-        sampling: Annotated[Sampling, Fields(only=("model",), rest=True)],
-        sample: Annotated[dict[str, Any], Fields(Sample, only=("images",), rest=("seed",))],
+        sampling: Annotated[Sampling, Fields(("model",))],
+        sample: Annotated[dict[str, Any], Fields(("images",), Sample, others=("seed",))],
     ) -> None:
         """Sample."""
         received.extend([sampling, sample])
@@ -134,6 +134,6 @@ def test_settings():
         ("images=3", "--set images=3: unknown setting 'images'"),
         ("draws", "--set draws: expected NAME=VALUE"),
         ("draws=0", "draws is 0; expected a whole number of 1 or more, or adaptive"),
-        ("radii=x", "radii x: expected numbers separated by commas"),
+        ("radii=x", "radii is 'x'; expected a number"),
     ):
         assert str(settle(text)).startswith(message)

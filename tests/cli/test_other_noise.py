@@ -13,7 +13,7 @@ from multiguard.models.model_folder import read_card
 from multiguard.votes import read_votes
 
 TRAIN = ["train", "--data", "digits", "--size", 16, "--model", "cnn:2", "--epochs", 1, "--images", 64]
-TRAIN += ["--val-images", 40]
+TRAIN += ["--set", "val_images=40"]
 DATA = ["--data", "digits", "--images", 3]
 
 

@@ -78,7 +78,7 @@ def test_taken_port(model):
         (["--set", "queue=0"], "queue is 0; expected a whole number of 1 or more"),
         (["--examples", "nowhere"], "--examples is nowhere, which is not a folder"),
         (["--host", "no such host"], "cannot listen there"),
-        (["--threshold", "0.5"], "threshold belongs to the threshold rule"),
+        (["--set", "threshold=0.5"], "threshold belongs to the threshold rule"),
     ],
 )
 def test_mistakes(model, options, words):

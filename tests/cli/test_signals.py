@@ -15,7 +15,7 @@ MAIN = threading.current_thread() is threading.main_thread()
 pytestmark = pytest.mark.skipif(not MAIN, reason="signals reach the main thread alone")
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-TRAIN = ["train", "--data", "digits", "--model", "cnn:2", "--images", 40, "--val-images", 40, "--batch-size", 8]
+TRAIN = ["train", "--data", "digits", "--model", "cnn:2", "--images", 40, "--set", "val_images=40", "--batch-size", 8]
 
 
 def sent_when(path, number):

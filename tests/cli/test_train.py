@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from tests.pipeline.tiny_run import command
 
-FEW = ["train", "--data", "digits", "--images", 20, "--val-images", 20]
+FEW = ["train", "--data", "digits", "--images", 20, "--set", "val_images=20"]
 
 
 def test_train_example(tmp_path, monkeypatch):
@@ -16,7 +16,7 @@ def test_train_example(tmp_path, monkeypatch):
     words = " ".join(command("train", "--help")[1].split())
     example = re.search(r"Example: multiguard (.+?) (Arguments|Options):", words)[1].split()
     changes = ["--set", "keep=last", "--set", "crop=0.25", "--set", "flip=true", "--set", "val_sigma=0.5"]
-    code, out, err = command(*example, "--epochs", 1, "--images", 64, "--val-images", 50, *changes)
+    code, out, err = command(*example, "--epochs", 1, "--images", 64, "--set", "val_images=50", *changes)
     assert code == 0, err
     assert re.search(r"epoch +1  loss +\d", out)
     assert "last epoch 1: mAP 0." in out
@@ -28,7 +28,7 @@ def test_train_example(tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (["--data", "digitz"], "unknown dataset 'digitz': did you mean 'digits'?"),
-        (["--loss", "als"], "did you mean 'asl'"),
+        (["--set", "loss=als"], "did you mean 'asl'"),
         (["--sigma", "-1"], "sigma is -1.0; expected a number of 0 or more"),
         (["--data", "coco", "--root", "."], "no model given for 'coco'"),
         (["--weights", "no.pth"], "no.pth: no such weights file"),

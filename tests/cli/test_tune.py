@@ -34,7 +34,7 @@ def printed_command(out):
     return shlex.split(re.search(r"multiguard (certify .*)", out)[1])
 
 
-@pytest.mark.parametrize("more", [[], ["--set", "method=betting", "--alpha", 0.01, "--set", "draws=150"]])
+@pytest.mark.parametrize("more", [[], ["--set", "method=betting", "--set", "alpha=0.01", "--set", "draws=150"]])
 def test_printed_command(home, more):
     """The printed command certifies the other images with the choice, at the same alpha."""
     out = done("tune", "runs/votes", "--k", 6, "--radius", 0.2, *more)
@@ -71,7 +71,7 @@ def test_chosen_model(home):
 
 def test_tuned_threshold(home):
     """Votes of sets choose t by F1; certify takes the rule from the record."""
-    out = done("tune", "sets/votes", "--radius", 0, "--alpha", 0.1)
+    out = done("tune", "sets/votes", "--radius", 0, "--set", "alpha=0.1")
     assert "certified F1 at R = 0" in out
     done(*printed_command(out))
     assert isinstance(read_certificates("sets/certificates").certificates.config.rule, Threshold)

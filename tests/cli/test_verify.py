@@ -71,7 +71,7 @@ def test_agreement(home):
     digest = hashlib.sha256((home / "certificates" / CERTIFICATES_NAME).read_bytes()).hexdigest()
     assert (code, "FAILED" in out) == (0, False)
     assert f"certificates.parquet is intact, sha256 {digest}" in out
-    assert verified(*MODEL, "--images", 2, "--draws", 15) == (0, [])
+    assert verified(*MODEL, "--images", 2, "--set", "draws=15") == (0, [])
 
 
 def test_adaptive_sets_without_truth(home):
@@ -91,7 +91,7 @@ def test_adaptive_sets_without_truth(home):
     assert command(*VOTE, *adaptive, "--no-labels", "--out", "a/votes")[0] == 0
     certify = ["certify", "a/votes", "--threshold", 0.5, "--no-labels"]
     assert command(*certify, "--out", "a/certificates")[0] == 0
-    code, out, err = command("verify", "a/certificates", *MODEL, "--images", 2, "--draws", 9)
+    code, out, err = command("verify", "a/certificates", *MODEL, "--images", 2, "--set", "draws=9")
     assert (code, err) == (0, ""), out
     assert "36 draws, drawn again: all equal" in out  # 9 that certify and 9 pilot draws of each image
 
@@ -168,7 +168,7 @@ def test_altered_votes(home):
     type(manifest)(manifest.provenance, manifest.shard_images, (shard,)).save(home / "votes")
     assert command(*CERTIFY, "--force")[0] == 0
     assert verified() == (0, [])
-    code, failed = verified(*MODEL, "--images", 1, "--draws", 5)
+    code, failed = verified(*MODEL, "--images", 1, "--set", "draws=5")
     assert code == 1
     assert "5 of 5 draws, drawn again, have other labels, though device, precision and versions are those" in failed[0]
 

@@ -286,7 +286,7 @@ def test_two_processes(inputs, tmp_path):
 
 # ---------------------------------------------------------------------------------------- files of somebody else
 
-TRAIN = ["--data", "digits", "--model", "cnn:2", "--size", 16, "--images", 8, "--val-images", 8, "--epochs", 0]
+TRAIN = ["--data", "digits", "--model", "cnn:2", "--size", 16, "--images", 8, "--set", "val_images=8", "--epochs", 0]
 VOTE = ["--model", MODEL, "--output", "logits", "--size", 16, "--sigma", 0.5, "--data", "digits"]
 
 

@@ -15,12 +15,11 @@ from multiguard.models.config import ModelConfig
 if TYPE_CHECKING:
     from multiguard.evaluate import Attacks
 
-_NAMES = ("attacks", "radii", "own_radii", "images", "draws", "seed", "root", "device")
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
 _Out = Annotated[Path | None, Option(help="The attack folder to write [attack beside the certificates].")]
-_Attack = Annotated[AttackConfig, Fields(only=_NAMES, rest=True)]
+_Attack = Annotated[AttackConfig, Fields(("attacks", "radii", "images", "draws"))]
 _MODEL_HELP = {"spec": "The model that voted, if it is elsewhere now."}
-_Model = Annotated[dict[str, Any], Fields(ModelConfig, only=("spec", "output"), help=_MODEL_HELP, rest=True)]
+_Model = Annotated[dict[str, Any], Fields(("spec", "output"), ModelConfig, _MODEL_HELP)]
 _BROKEN = 1
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from multiguard.evaluate import LabelSource, Results, Tuned
 
 _Votes = Annotated[Path, Argument(help="The votes folder.")]
-_Config = Annotated[CertifyConfig, Fields(without=("radius_to", "radius_step", "bands"), rest=True)]
+_Config = Annotated[CertifyConfig, Fields(("k", "k_prime", "threshold", "alpha", "draws", "methods"))]
 _NoLabels = Annotated[bool, Option("--no-labels", help="Certify the labels that the pilot draws chose.")]
 _Sweep = Annotated[
     list[str] | None,

@@ -1,4 +1,4 @@
-"""What commands print: text without control characters, and progress bars that are silent without a terminal."""
+"""What commands print: text without control characters, tables, and progress bars where there is a terminal."""
 
 import re
 import sys
@@ -7,19 +7,9 @@ from contextlib import contextmanager
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
-from rich.table import Column
-from rich.text import Text
+from rich.table import Column, Table
 
 Report = Callable[[str, int, int], None]
 # Control characters except newline, marks that change the direction of text, and lone surrogates.
@@ -36,6 +26,11 @@ def echo(text: str, *, err: bool = False) -> None:
     typer.echo(printable(text), err=err)
 
 
+def print_line(line: str) -> None:
+    """Print a line on stdout, above the progress bar if there is one: rich replaces sys.stdout, unlike click's echo."""
+    sys.stdout.write(f"{printable(line)}\n")
+
+
 class PlainConsole(Console):
     """A console that prints text as it is: no markup, no guessed colours, no control characters."""
 
@@ -48,28 +43,14 @@ class PlainConsole(Console):
             yield part if part.control else Segment(printable(part.text), part.style)
 
 
-class _Rate(ProgressColumn):
-    """The rate: units per second."""
-
-    def __init__(self, unit: str) -> None:
-        super().__init__(table_column=_one_line())
-        self._unit = unit
-
-    def render(self, task: Task) -> Text:
-        """The rate of the last moments."""
-        speed = task.finished_speed or task.speed
-        shown = f"{speed:,.{0 if speed >= 10 else 1}f}" if speed else "-"
-        return Text(f"{shown} {self._unit}/s", style="cyan")
-
-
-def _one_line(most: int | None = None) -> Column:
-    """A column that is cut rather than wrapped."""
-    return Column(no_wrap=True, overflow="ellipsis", max_width=most)
-
-
-def print_line(line: str) -> None:
-    """Print a line on stdout, above the progress bar if there is one: rich replaces sys.stdout, unlike click's echo."""
-    sys.stdout.write(f"{printable(line)}\n")
+def plain_table(*heads: str, right: Iterable[str] = ()) -> Table:
+    """An empty table without a frame; the columns of `right` stand on the right, after the others."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for head in heads:
+        table.add_column(head, no_wrap=True)
+    for head in right:
+        table.add_column(head, no_wrap=True, justify="right")
+    return table
 
 
 @contextmanager
@@ -79,13 +60,17 @@ def progress_bar(unit: str) -> Iterator[Report]:
     Args:
         unit: What is counted.
     """
+
+    def one_line(most: int | None = None) -> Column:
+        return Column(no_wrap=True, overflow="ellipsis", max_width=most)
+
     console = Console()
     columns = (
-        TextColumn("{task.description}", markup=False, table_column=_one_line(most=22)),
+        TextColumn("{task.description}", markup=False, table_column=one_line(22)),
         BarColumn(bar_width=14),
-        MofNCompleteColumn(table_column=_one_line()),
-        _Rate(unit),
-        TimeRemainingColumn(table_column=_one_line()),
+        MofNCompleteColumn(table_column=one_line()),
+        TextColumn("{task.fields[rate]}", markup=False, style="cyan", table_column=one_line()),
+        TimeRemainingColumn(table_column=one_line()),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         tasks: dict[str, TaskID] = {}
@@ -94,7 +79,9 @@ def progress_bar(unit: str) -> Iterator[Report]:
             if doing not in tasks:
                 for before in tasks.values():
                     progress.update(before, visible=False)
-                tasks[doing] = progress.add_task(printable(doing), total=total, completed=done)
-            progress.update(tasks[doing], completed=done, total=total)
+                tasks[doing] = progress.add_task(printable(doing), total=total, completed=done, rate="")
+            speed = progress.tasks[-1].speed or 0
+            rate = f"{speed:,.{0 if speed >= 10 else 1}f}" if speed else "-"
+            progress.update(tasks[doing], completed=done, total=total, rate=f"{rate} {unit}/s")
 
         yield report

@@ -5,7 +5,8 @@ import os
 import platform
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
@@ -16,7 +17,6 @@ from typer.main import get_command as click_command
 
 from multiguard.cli.signals import immediate_stop, stopped_exit
 from multiguard.errors import InvalidInputError, MultiGuardError
-from multiguard.io.lock import NoLocksWarning
 from multiguard.io.ranks import this_rank
 from multiguard.version import __version__
 
@@ -28,13 +28,8 @@ _PACKAGES = (
     *("onnxruntime", "accelerate", "matplotlib", "msgspec", "typer"),
 )
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_EXTRAS = {
-    "torch": "torch",
-    "safetensors": "torch",
-    "accelerate": "torch",
-    "starlette": "serve",
-    "uvicorn": "serve",
-}  # the extra that installs a missing module
+# The extra that installs a missing module.
+_EXTRAS = {"torch": "torch", "safetensors": "torch", "accelerate": "torch", "starlette": "serve", "uvicorn": "serve"}
 # The commands of each panel of the help; a command is `NAME_command` in the module of its name.
 _PANELS = {
     "From one recipe": {
@@ -55,6 +50,7 @@ _PANELS = {
         "verify": "Verify certificates: certify the votes again, check every checksum, and compare bit by bit.",
     },
 }
+_UsageError: Any = typer.BadParameter.__mro__[1]  # a missing argument, an unknown option or command
 
 
 class _Grouped(TyperCommand):
@@ -74,8 +70,11 @@ class _Grouped(TyperCommand):
                     formatter.write_dl(records)
 
 
-class _Lazy(TyperGroup):
-    """Imports a subcommand when it is named, so that the help and a wrong name cost no import."""
+class _Commands(TyperGroup):
+    """Imports a subcommand when it is named, so that the help and a wrong name cost no import.
+
+    A mistake that the user can fix, and an interruption, are one line; a bug keeps its traceback.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of the commands."""
@@ -83,8 +82,11 @@ class _Lazy(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of this name."""
-        if cmd_name not in self.list_commands(ctx):
-            return None
+        known = self.list_commands(ctx)
+        if cmd_name not in known:
+            near = get_close_matches(cmd_name, known, n=1)
+            hint = f" (did you mean '{near[0]}'?)" if near else ""
+            raise _UsageError(f"No such command '{cmd_name}'{hint}")
         alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
         alone.command(cmd_name, cls=_Grouped)(_function(cmd_name))
         return click_command(alone)
@@ -95,33 +97,26 @@ class _Lazy(TyperGroup):
             with formatter.section(name):
                 formatter.write_dl(list(commands.items()))
 
-
-_UsageError: Any = typer.BadParameter.__mro__[1]  # a missing argument, an unknown option or command
-
-
-class _OneLine(_Lazy):
-    """Prints one line for a mistake that the user can fix and for an interruption; a bug keeps its traceback."""
-
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand."""
         try:
-            with immediate_stop(), _lock_warnings():
+            with immediate_stop():
                 return super().invoke(ctx)
         except _UsageError as error:
             help_ = " ".join(("multiguard", *filter(None, (ctx.invoked_subcommand,)), "--help"))
-            raise _exit_with(f"{error.format_message().rstrip('.')}; see {help_}", _MISTAKE) from error
+            raise _exit_with(f"{error.format_message().rstrip('.')}; see {help_}") from error
         except MultiGuardError as error:
-            raise _exit_with(_named(ctx.invoked_subcommand, str(error)), _MISTAKE) from error
+            raise _exit_with(_named(ctx.invoked_subcommand, str(error))) from error
         except ModuleNotFoundError as error:
             module = (error.name or "").partition(".")[0]
             if (extra := _EXTRAS.get(module)) is None:
                 raise
             fix = f"pip install 'multiguard[{extra}]'"
-            raise _exit_with(f"{ctx.invoked_subcommand} needs {module}: {fix}", _MISTAKE) from error
+            raise _exit_with(f"{ctx.invoked_subcommand} needs {module}: {fix}") from error
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise _exit_with(_system_message(error), _MISTAKE) from error
+            raise _exit_with(_system_message(error)) from error
         except KeyboardInterrupt as stopped:
             raise stopped_exit(stopped, _advice(ctx.invoked_subcommand)) from stopped
 
@@ -136,33 +131,23 @@ def _check_single(command: str | None) -> None:
     )
 
 
-@contextmanager
-def _lock_warnings() -> Iterator[None]:
-    """While the block lasts, a warning about a folder without locks is one line on stderr."""
-    with warnings.catch_warnings():
-        show_other = warnings.showwarning
-
-        def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
-            if issubclass(category, NoLocksWarning):
-                _echo(f"multiguard: note: {message}")
-            else:
-                show_other(message, category, *where, **more)
-
-        warnings.simplefilter("always", NoLocksWarning)
-        warnings.showwarning = show
-        yield
-
-
 def _advice(command: str | None) -> str:
     if command == "train":
         return "the finished epochs are kept, and the same command resumes"
     return "the same command resumes" if command in _RESUMES else "nothing is lost: run it again"
 
 
-def _exit_with(message: str, code: int) -> typer.Exit:
+def _exit_with(message: str) -> typer.Exit:
     """Print what is wrong, and in which process if it is not the main one."""
-    _echo(f"{_who()}: {' '.join(message.split())}")
-    return typer.Exit(code)
+    from multiguard.cli.console import echo
+
+    try:
+        rank = this_rank()
+        who = "multiguard" if rank.is_main else f"multiguard, process {rank.number} of {rank.count}"
+    except InvalidInputError:  # it is what went wrong
+        who = "multiguard"
+    echo(f"{who}: {' '.join(message.split())}", err=True)
+    return typer.Exit(_MISTAKE)
 
 
 def _named(command: str | None, message: str) -> str:
@@ -176,20 +161,6 @@ def _function(command: str) -> Any:
     return getattr(import_module(f"multiguard.cli.{command}"), f"{command}_command")
 
 
-def _echo(text: str) -> None:
-    from multiguard.cli.console import echo
-
-    echo(text, err=True)
-
-
-def _who() -> str:
-    try:
-        rank = this_rank()
-    except InvalidInputError:  # it is what went wrong
-        return "multiguard"
-    return "multiguard" if rank.is_main else f"multiguard, process {rank.number} of {rank.count}"
-
-
 def _system_message(error: OSError) -> str:
     """The system's message, the file first if it is known."""
     if error.filename is None or error.strerror is None:
@@ -200,7 +171,7 @@ def _system_message(error: OSError) -> str:
 
 app = typer.Typer(
     name="multiguard",
-    cls=_OneLine,
+    cls=_Commands,
     help="Provable robustness for any multi-label classifier.",
     no_args_is_help=True,
     add_completion=False,
@@ -242,4 +213,5 @@ def run() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     # A bad image is refused with our own message; Pillow's warnings say no more.
     warnings.filterwarnings("ignore", module=r"PIL\.")
+    warnings.formatwarning = lambda message, *_, **__: f"multiguard: note: {message}\n"
     app()

@@ -1,10 +1,11 @@
 """Options made from configs: a field's name, type, range, default and help are declared once, in the config.
 
-A command takes configs as parameters; `with_options` gives it an option for each of their fields, and hands it the
-configs built from the options that were typed.
+A command takes configs as parameters; `with_options` gives it an option for the fields that it offers, `--set` for the
+others, and hands it the configs built from what was typed.
 """
 
 import inspect
+import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,121 +16,184 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import NODEFAULT
-from msgspec.structs import FieldInfo
 from typer import Option
 
 from multiguard.errors import InvalidInputError
-from multiguard.io.config import (
-    Config,
-    checked,
-    config_fields,
-    described_as,
-    expected,
-    field_types,
-    members,
-    plain_type,
-    words,
-)
+from multiguard.io.config import Config, checked, config_fields, described_as, field_types, members, plain_type, words
 from multiguard.io.names import is_unicode, unknown_name
 
 Force = Annotated[bool, Option("--force", help="Replace an older result, and write beside files of others.")]
 ForceOther = Annotated[bool, Option("--force", help="Discard another run's work, and write beside files of others.")]
-Sigma = Annotated[float | None, Option(help="Gaussian noise (l2), for pixels in [0, 1] [the model folder's].")]
-NoiseText = Annotated[
-    str | None,
-    Option("--noise", help="Other noise: uniform:0.5 (l1), pixels:45 (changed pixels) or band:4 (a patch)."),
-]
-
-_VERBS = (
-    "is ",
-    "are ",
-    "must ",
-    "has ",
-    "holds ",
-    "belongs ",
-    "describes ",
-    "tells ",
-    "= ",
-)  # after an argument in a message
-RARE = ("mean", "std", "denoiser")  # of a model: by --set, or in a YAML file
 _Set = Annotated[
     list[str] | None,
     Option("--set", help="Any other setting, by its name in the docs; repeat for several.", metavar="NAME=VALUE"),
 ]
+MODEL = ("spec", "labels", "weights", "output")
+MODEL_HELP = {"spec": "A built-in name, a model folder, FILE.onnx, timm:NAME, hf:FOLDER or module:function [coco-0.5]."}
+# What follows an argument in a message of the library.
+_VERBS = ("is ", "are ", "must ", "has ", "holds ", "belongs ", "describes ", "tells ", "= ")
 
 
 @dataclass(frozen=True)
 class Fields:
-    """Which fields of a config a command offers, and how."""
+    """Which fields of a config a command offers as options; `--set` gives the others."""
 
-    config: type[Config] | None = None  # where the parameter is a dict of only the values that were typed
-    only: Sequence[str] = ()  # empty for all
-    without: Sequence[str] = ()
+    only: Sequence[str]
+    config: type[Config] | None = None  # if the parameter is a dict of only the values that were typed
     help: Mapping[str, str] = field(default_factory=dict)  # texts that differ from the config's
-    rest: bool | Sequence[str] = False  # which of the others --set gives
+    others: Sequence[str] | None = None  # what `--set` gives, if not all other fields
+
+
+@dataclass(frozen=True)
+class _FieldOption:
+    """A field of a config parameter of a command."""
+
+    parameter: str  # of the command
+    name: str  # of the field
+    option: str  # without its dashes
+    kind: Any
+    default: Any
+    help: str
+    listed: bool  # whether it has an option
+    required: bool
+    panel: str  # the section of the help
+
+    @property
+    def key(self) -> str:
+        """The name of the option as a parameter."""
+        return self.option.replace("-", "_")
+
+    @property
+    def _first(self) -> Any:
+        """The first type that a value can have."""
+        return plain_type(members(self.kind)[0])
+
+    def declared(self) -> inspect.Parameter:
+        """The parameter that typer reads: flags as booleans, all else as text; None stands for what was not typed."""
+        several, flag = get_origin(self._first) is tuple, self._first is bool
+        names = f"--{self.option}/--no-{self.option}" if flag and self.default is None else f"--{self.option}"
+        metavar = None if flag else self._metavar(several)
+        option = Option(names, help=self._help(), metavar=metavar, show_default=False, rich_help_panel=self.panel)
+        kind: Any = bool if flag else list[str] if several else str
+        annotation: Any = Annotated[kind if self.required else kind | None, option]
+        default = inspect.Parameter.empty if self.required else None
+        return inspect.Parameter(self.key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+    def value(self, name: str, typed: Any) -> Any:
+        """What the field takes for what was typed; a mistake raises `InvalidInputError` that begins with the name."""
+        if isinstance(typed, bool):
+            typed = typed != self.option.startswith("no-")
+        elif get_origin(self._first) is tuple:
+            text = typed if isinstance(typed, str) else ",".join(typed)
+            typed = tuple(_number(word.strip(), plain_type(get_args(self._first)[0])) for word in text.split(","))
+        else:
+            typed = _number(typed, self._first)
+        return checked(name, typed, self.kind)
+
+    def _metavar(self, several: bool) -> str:
+        kind = plain_type(get_args(self._first)[0]) if several else self._first
+        shown = "|".join(["<int>"] * (kind is int) + words(self.kind))
+        shown = shown or {int: "<int>", float: "<float>", Path: "<path>"}.get(kind, "<str>")
+        return f"{shown.removesuffix('>')},...>" if several else shown
+
+    def _help(self) -> str:
+        if self.default in (None, (), NODEFAULT) or isinstance(self.default, bool) or self.help.endswith("]."):
+            return self.help
+        shown = ", ".join(map(str, self.default)) if isinstance(self.default, tuple) else self.default
+        return f"{self.help.removesuffix('.')} [{shown}]."
+
+
+def _number(text: str, kind: Any) -> Any:
+    """The number, or none, that a text stands for; other texts stay."""
+    if kind not in (str, Path):
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(text, kind | None, strict=False)
+    return text
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of its config parameters; no two fields share an option.
+    """The command with an option for each field that its config parameters offer; no two fields share an option.
 
-    Its `options` are a table from argument to option. If a config gives its rest, `--set NAME=VALUE` sets each of its
-    fields that has no option.
+    Its `options` are a table from argument to option.
     """
     hints = get_type_hints(command, include_extras=True)
-    parameters: dict[str, inspect.Parameter] = {}
-    configs: dict[str, _Options] = {}
-    for name, parameter in inspect.signature(command).parameters.items():
-        options = _options(hints[name])
-        if options is None:
-            parameters[name] = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
-            continue
-        configs[name] = options
-        for one in options.of:
-            if one.key in parameters:
-                raise TypeError(f"{command.__name__}: two fields have the option --{one.name}; rename one of them")
-            parameters[one.key] = one.parameter(required=one.required and not options.partial, panel=options.panel)
-    if any(options.rest for options in configs.values()):
-        kind = inspect.Parameter.KEYWORD_ONLY
-        parameters["set_"] = inspect.Parameter("set_", kind, default=None, annotation=_Set)
+    configs = {name: found for name in hints if (found := _config_of(hints[name])) is not None}
+    fields = [one for name, found in configs.items() for one in _fields(name, *found)]
+    options = {one.key: one for one in fields if one.listed}
+    settings = {one.name: one for one in reversed(fields) if not one.listed}
+    parameters = {
+        name: own.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
+        for name, own in inspect.signature(command).parameters.items()
+        if name not in configs
+    }
+    for one in fields:
+        if one.listed and (one.key in parameters or options[one.key] is not one):
+            raise TypeError(f"{command.__name__}: two fields have the option --{one.option}; rename one of them")
+    parameters |= {key: one.declared() for key, one in options.items()}
+    if settings:
+        set_option = inspect.Parameter("set_", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_Set)
+        parameters["set_"] = set_option
 
     def run(set_: Sequence[str] | None = None, **values: Any) -> None:
         for name, value in values.items():
-            _check_text(name, value)
-        settings = _settings(configs, set_ or ())
-        built = {name: options.build(values, settings[name]) for name, options in configs.items()}
-        command(**built, **{name: value for name, value in values.items() if name in hints and name not in built})
+            _check_unicode(name, value)
+        found: dict[str, dict[str, Any]] = {name: {} for name in configs}
+        for key, one in options.items():
+            if values[key] is not None:
+                found[one.parameter][one.name] = one.value(f"--{one.option}", values[key])
+        for text in set_ or ():
+            key, value = _setting(text, settings)
+            found[settings[key].parameter][key] = settings[key].value(key, value)
+        built = {
+            name: found[name] if offered.config else kind(**found[name]) for name, (kind, offered) in configs.items()
+        }
+        command(**built, **{name: value for name, value in values.items() if name not in options})
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
-    run.options = {  # type: ignore[attr-defined]
-        **{name: f"--{name}" for name in parameters},
-        **{one.field.name: f"--{one.name}" for options in configs.values() for one in options.of},
-    }
     run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
+    own_names = {name: f"--{name}" for name in parameters}
+    run.options = own_names | {one.name: f"--{one.option}" for one in options.values()}  # type: ignore[attr-defined]
     return run
 
 
-def _settings(configs: Mapping[str, "_Options"], typed: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The values that settings such as "crop=0.25" give to the fields of each config parameter."""
-    found: dict[str, dict[str, Any]] = {name: {} for name in configs}
-    where = {one.field.name: (name, one) for name, options in reversed(list(configs.items())) for one in options.rest}
-    for text in typed:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise InvalidInputError(f"--set {text}: expected NAME=VALUE")
-        if key not in where:
-            raise InvalidInputError(f"--set {text}: {unknown_name('setting', key, list(where))}")
-        name, one = where[key]
-        found[name][key] = one.setting(value)
+def _config_of(hint: Any) -> tuple[type[Config], Fields] | None:
+    """The config of a parameter of this type, and what it offers; None for an option of its own."""
+    base, *more = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    if (offered := next((one for one in more if isinstance(one, Fields)), None)) is not None:
+        return offered.config or base, offered
+    if isinstance(base, type) and issubclass(base, Config):
+        return base, Fields([one.name for one in config_fields(base)])
+    return None
+
+
+def _fields(parameter: str, kind: type[Config], offered: Fields) -> list[_FieldOption]:
+    """The fields that have an option, or that `--set` gives."""
+    found = []
+    for one in config_fields(kind):
+        typed, listed = field_types(kind)[one.name], one.name in offered.only
+        text, option = described_as(typed)
+        if option == "" or not (listed or offered.others is None or one.name in offered.others):
+            continue
+        option, text = option or one.name.replace("_", "-"), offered.help.get(one.name, text)
+        required, panel = one.required and offered.config is None, f"{kind.__name__.removesuffix('Config')} options"
+        found.append(_FieldOption(parameter, one.name, option, typed, one.default, text, listed, required, panel))
     return found
 
 
-def _check_text(name: str, value: Any) -> None:
-    option = f"--{name.replace('_', '-')}"
-    if isinstance(value, str | Path) and not is_unicode(str(Path(value).absolute())):
-        raise InvalidInputError(f"{option} {value}: the name is not UTF-8; rename it")
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        checked(option, value, type(value))
+def _setting(text: str, settings: Mapping[str, _FieldOption]) -> tuple[str, str]:
+    """The name and the value of a setting such as "crop=0.25"."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise InvalidInputError(f"--set {text}: expected NAME=VALUE")
+    if key not in settings:
+        raise InvalidInputError(f"--set {text}: {unknown_name('setting', key, settings)}")
+    return key, value
+
+
+def _check_unicode(name: str, value: Any) -> None:
+    if isinstance(value, str | Path) and not is_unicode(os.path.abspath(value)):  # noqa: PTH100 - keeps a text
+        raise InvalidInputError(f"--{name.replace('_', '-')} {value}: the name is not UTF-8; rename it")
 
 
 def typed_command() -> str:
@@ -145,130 +209,3 @@ def name_option(message: str, options: Mapping[str, str]) -> str:
     """
     argument, _, rest = message.partition(" ")
     return f"{options[argument]} {rest}" if argument in options and rest.startswith(_VERBS) else message
-
-
-@dataclass(frozen=True)
-class _FieldOption:
-    """The option of one field."""
-
-    field: FieldInfo
-    kind: Any
-    help: str
-    name: str  # without its dashes
-
-    @property
-    def key(self) -> str:
-        """The name of the parameter."""
-        return self.name.replace("-", "_")
-
-    @property
-    def required(self) -> bool:
-        """Whether the config has no default for it."""
-        return self.field.required
-
-    @property
-    def first(self) -> Any:
-        """The first type that a value can have."""
-        return plain_type(members(self.kind)[0])
-
-    def parameter(self, *, required: bool, panel: str) -> inspect.Parameter:
-        """The parameter that typer reads; None stands for an option that was not typed."""
-        kind = self._typed_kind()
-        two_sided = kind is bool and self._default is None
-        names = f"--{self.name}/--no-{self.name}" if two_sided else f"--{self.name}"
-        declared = Option(names, help=self._help(), metavar=self._metavar(), show_default=False, rich_help_panel=panel)
-        default = inspect.Parameter.empty if required else None
-        annotation: Any = Annotated[kind if required else kind | None, declared]
-        return inspect.Parameter(self.key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-    def value(self, typed: Any) -> Any:
-        """What the field takes for what was typed; a mistake raises `InvalidInputError` that names the option."""
-        option = f"--{self.name}"
-        if get_origin(self.first) is tuple:
-            typed = self._several(option, ",".join(typed))
-        elif self.first is bool and self.name.startswith("no-"):
-            return not typed
-        elif words(self.kind) and self.first is int and typed not in words(self.kind):
-            try:
-                typed = int(typed)
-            except ValueError:
-                raise InvalidInputError(f"{option} {typed}: expected {expected(self.kind)}") from None
-        return checked(option, typed, self.kind)
-
-    def setting(self, text: str) -> Any:
-        """What the field takes for the text of a setting; a mistake raises `InvalidInputError` that names the field."""
-        value: Any = text
-        if get_origin(self.first) is tuple:
-            value = self._several(self.field.name, text)
-        elif self.first not in (str, Path):
-            with suppress(msgspec.ValidationError):
-                value = msgspec.convert(text, self.first | None, strict=False)
-        return checked(self.field.name, value, self.kind)
-
-    def _several(self, name: str, text: str) -> list[Any]:
-        kind = plain_type(get_args(self.first)[0])
-        try:
-            return [kind(word) if kind in (int, float) else word for word in map(str.strip, text.split(","))]
-        except ValueError:
-            raise InvalidInputError(f"{name} {text}: expected numbers separated by commas") from None
-
-    def _typed_kind(self) -> Any:
-        if get_origin(self.first) is tuple:
-            return list[str]
-        return str if words(self.kind) else self.first
-
-    def _metavar(self) -> str | None:
-        if get_origin(self.first) is tuple:
-            return f"<{'float' if plain_type(get_args(self.first)[0]) is float else 'str'},...>"
-        return "|".join(["<int>"] * (self.first is int) + words(self.kind)) or None
-
-    @property
-    def _default(self) -> Any:
-        return None if self.field.default is NODEFAULT else self.field.default
-
-    def _help(self) -> str:
-        default = self._default
-        if default in (None, ()) or isinstance(default, bool) or self.help.rstrip(".").endswith("]"):
-            return self.help
-        shown = ", ".join(map(str, default)) if isinstance(default, tuple) else default
-        return f"{self.help.removesuffix('.')} [{shown}]."
-
-
-@dataclass(frozen=True)
-class _Options:
-    """The options of a config parameter of a command."""
-
-    kind: type[Config]
-    of: list[_FieldOption]
-    rest: list[_FieldOption]  # without options of their own
-    partial: bool
-
-    @property
-    def panel(self) -> str:
-        """The section of the help that lists them."""
-        return f"{self.kind.__name__.removesuffix('Config').removesuffix('Part')} options"
-
-    def build(self, values: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
-        """The config of the options and settings that were typed; for a partial one, their values by field."""
-        typed = {one.field.name: one.value(values[one.key]) for one in self.of if values[one.key] is not None}
-        typed |= settings
-        return typed if self.partial else self.kind(**typed)
-
-
-def _options(hint: Any) -> _Options | None:
-    """The options of a parameter of this type; None where it is an option of its own."""
-    base, *more = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    offered = next((one for one in more if isinstance(one, Fields)), Fields())
-    kind = offered.config or base
-    if not (isinstance(kind, type) and issubclass(kind, Config)):
-        return None
-    options, rest = list[_FieldOption](), list[_FieldOption]()
-    for one in config_fields(kind):
-        text, name = described_as(field_types(kind)[one.name])
-        if name == "":
-            continue
-        shown = offered.help.get(one.name, text), name or one.name.replace("_", "-")
-        listed = one.name in offered.only if offered.only else one.name not in offered.without
-        if listed or offered.rest is True or (offered.rest and one.name in offered.rest):
-            (options if listed else rest).append(_FieldOption(one, field_types(kind)[one.name], *shown))
-    return _Options(kind, options, rest, partial=offered.config is not None)

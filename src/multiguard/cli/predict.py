@@ -14,7 +14,7 @@ from rich.table import Table
 from typer import Argument, BadParameter, Option
 
 from multiguard.cli.console import PlainConsole, echo, progress_bar
-from multiguard.cli.options import RARE, Fields, with_options
+from multiguard.cli.options import MODEL, MODEL_HELP, Fields, with_options
 from multiguard.errors import ImageFailure
 from multiguard.io.rounding import plain, radius_json, radius_text
 from multiguard.models.config import ModelConfig
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from multiguard.smooth.prediction import Prediction
     from multiguard.smooth.predictor import Outcome, Predictor
 
-_MODEL_HELP = {
-    "spec": "A built-in name, a model folder, FILE.onnx, timm:NAME, hf:FOLDER or module:function [coco-0.5]."
-}
-
 
 def _named(text: str) -> Path:
     """The path; an empty one would be the current folder."""
@@ -40,9 +36,9 @@ def _named(text: str) -> Path:
 
 _IMAGES_HELP = "Image files, or folders of them with their subfolders."
 _Images = Annotated[list[Path], Argument(parser=_named, metavar="IMAGES...", help=_IMAGES_HELP)]
-_NAMES = ("k", "rule", "threshold", "sigma", "noise", "draws", "alpha", "noise_seed", "size", "device")
-_Model = Annotated[dict[str, Any], Fields(ModelConfig, without=RARE, help=_MODEL_HELP, rest=True)]
-_Predict = Annotated[PredictConfig, Fields(only=_NAMES, rest=True)]
+_NAMES = ("k", "rule", "threshold", "sigma", "noise", "draws", "noise_seed", "size")
+_Model = Annotated[dict[str, Any], Fields(MODEL, ModelConfig, MODEL_HELP)]
+_Predict = Annotated[PredictConfig, Fields(_NAMES)]
 _Json = Annotated[bool, Option("--json", help="Print JSON: a radius is null where unconfirmed, 'inf' where unlimited.")]
 
 _MOST_OTHERS = 3
@@ -59,6 +55,10 @@ def predict_command(images: _Images, model: _Model, config: _Predict, json_: _Js
 
     Example: multiguard predict photo.jpg
     """
+    if not json_ and not any(path.exists() for path in images):
+        for path in images:
+            _show_failure(path, "no such image; check the name")
+        raise typer.Exit(2)  # before the libraries of the model are imported, which takes seconds
     from multiguard.models.spec import DEFAULT_MODEL
     from multiguard.smooth.predictor import predict
 
@@ -83,9 +83,13 @@ def predict_command(images: _Images, model: _Model, config: _Predict, json_: _Js
 
 def _show(console: Console, predictor: "Predictor", file: Path, outcome: "Outcome", *, quiet: bool) -> None:
     if isinstance(outcome, ImageFailure):
-        echo(f"multiguard: {outcome.image_id}: could not be predicted: {outcome.reason}", err=True)
+        _show_failure(outcome.image_id, outcome.reason)
     elif not quiet:
         _show_image(console, predictor.smoother.noise, file, outcome)
+
+
+def _show_failure(name: object, reason: str) -> None:
+    echo(f"multiguard: {name}: could not be predicted: {reason}", err=True)
 
 
 def _show_image(console: Console, noise: "Noise", file: Path, prediction: "Prediction") -> None:

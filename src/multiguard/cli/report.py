@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from multiguard.cli.console import PlainConsole, echo, progress_bar
+from multiguard.cli.console import PlainConsole, echo, plain_table, progress_bar
 from multiguard.cli.options import Fields, Force, typed_command, with_options
 from multiguard.errors import InvalidInputError
 from multiguard.report.config import ReportConfig
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from multiguard.report import Leaderboard
 
 _Runs = Annotated[list[str], Argument(help="Run folders or certificates folders, or NAME=FOLDER.", metavar="RUN...")]
-_Part = Annotated[dict[str, Any], Fields(ReportConfig, without=("level",))]
+_Part = Annotated[
+    dict[str, Any], Fields(("title", "gallery", "images", "methods", "baseline", "radii"), ReportConfig, others=())
+]
 _Beside = Annotated[
     list[str] | None,
     Option(help="Another run of the same images, for further figures on the page of one.", metavar="NAME=FOLDER"),
@@ -163,9 +165,7 @@ def _scores_table(board: "Leaderboard") -> "Table":
 
 
 def _table(*heads: str) -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     for head in heads:
         table.add_column(head, overflow="fold", no_wrap=not head)
     return table

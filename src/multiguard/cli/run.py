@@ -30,7 +30,6 @@ _Set = Annotated[
 ]
 _Until = Annotated[str, Option(help="The last step to do: train, vote, certify or report.")]
 _Force = Annotated[bool, Option("--force", help="Discard work of other settings, and write beside files of others.")]
-_Device = Annotated[str | None, Option(help="Where voting runs, such as cpu or cuda:1 [a GPU, if any].")]
 _MOST_SHOWN = 12  # images without labels whose predictions are printed
 _OUTPUTS = {"train": "model", "vote": "votes", "certify": "certificates", "report": "report.html"}
 
@@ -41,7 +40,6 @@ def run_command(
     set_: _Set = None,
     until: _Until = "report",
     force: _Force = False,
-    device: _Device = None,
 ) -> None:
     """Train, vote, certify and report as a recipe says, skipping every step whose inputs have not changed.
 
@@ -52,12 +50,7 @@ def run_command(
     from multiguard.run import find_recipe
 
     folder = out or Path("runs") / f"{Path(recipe).stem}-run"
-    _run(find_recipe(recipe, [*(set_ or []), *_on(device)]), folder, until, force)
-
-
-def _on(device: str | None) -> list[str]:
-    """The change of a recipe that names the device."""
-    return [] if device is None else [f"vote.device={device}"]
+    _run(find_recipe(recipe, set_ or []), folder, until, force)
 
 
 def _run(recipe: "Recipe", out: Path, until: str, force: bool) -> None:

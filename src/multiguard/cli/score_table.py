@@ -1,7 +1,6 @@
 """Certified scores and attacks on the terminal: never more than was proved, and no line beyond 80 columns."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from functools import partial
 
@@ -10,6 +9,7 @@ from rich.table import Table
 
 from multiguard.certify.arrays import Floats
 from multiguard.certify.noise import Noise
+from multiguard.cli.console import plain_table
 from multiguard.evaluate import AttackCurve, Attacks, Certificates, Curve, Results, attack_curves
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import count, down_to_digits, percent, plain
@@ -19,20 +19,12 @@ _COLUMNS = 7
 _RADIUS_DIGITS = 4
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One row of the table for each method: its name, the score it shows, and how a value is written."""
-
-    name: str
-    field: str
-    text: Callable[[float], str]
-
-
-_TRUE = (_Row("recall", "recall", percent), _Row("precision", "precision", percent), _Row("F1", "f1", percent))
-_STAY = _Row("stay", "recall", percent)
+# The rows of the table for each method: a name, the score it shows, and how a value is written.
+_TRUE = (("recall", "recall", percent), ("precision", "precision", percent), ("F1", "f1", percent))
+_STAY = (("stay", "recall", percent),)
 _COUNTS = (
-    _Row("floor", "true_floor", partial(count, rounding=ROUND_FLOOR)),
-    _Row("ceiling", "false_ceiling", partial(count, rounding=ROUND_CEILING)),
+    ("floor", "true_floor", partial(count, rounding=ROUND_FLOOR)),
+    ("ceiling", "false_ceiling", partial(count, rounding=ROUND_CEILING)),
 )
 
 
@@ -95,16 +87,14 @@ def _left_out_lines(certificates: Certificates, curve: Curve) -> list[str]:
 
 
 def _score_table(curves: Sequence[Curve], certificates: Certificates) -> Table:
-    rows = [
-        *(_TRUE if certificates.labelled else (_STAY,)),
-        *(_COUNTS if certificates.config.rule.name == "threshold" else ()),
-    ]
+    counts = _COUNTS if certificates.config.rule.name == "threshold" else ()
+    rows = [*(_TRUE if certificates.labelled else _STAY), *counts]
     radius = curves[0].scores.radius
     table, columns = _table(["certified", ""], radius)
     for curve in curves:
-        for number, row in enumerate(rows):
-            values = getattr(curve.scores, row.field)
-            table.add_row("" if number else curve.method, row.name, *(row.text(values[column]) for column in columns))
+        for number, (name, field, text) in enumerate(rows):
+            values = getattr(curve.scores, field)
+            table.add_row("" if number else curve.method, name, *(text(values[column]) for column in columns))
     return table
 
 
@@ -125,10 +115,5 @@ def _table(heads: Sequence[str], radius: Floats) -> tuple[Table, list[int]]:
     A radius is written in few digits, rounded down: what is certified at the radius holds there, too.
     """
     columns = sorted({round(number * (len(radius) - 1) / (_COLUMNS - 1)) for number in range(_COLUMNS)})
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for head in heads:
-        table.add_column(head, no_wrap=True)
-    for number, column in enumerate(columns):
-        head = down_to_digits(radius[column], _RADIUS_DIGITS)
-        table.add_column(head if number else f"R = {head}", justify="right", no_wrap=True)
-    return table, columns
+    shown = [down_to_digits(radius[column], _RADIUS_DIGITS) for column in columns]
+    return plain_table(*heads, right=[f"R = {shown[0]}", *shown[1:]]), columns

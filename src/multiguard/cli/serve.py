@@ -3,27 +3,14 @@
 from typing import Annotated, Any
 
 from multiguard.cli.console import echo
-from multiguard.cli.options import Fields, with_options
+from multiguard.cli.options import MODEL_HELP, Fields, with_options
 from multiguard.models.config import ModelConfig
 from multiguard.serve.limits import ServeConfig
 from multiguard.smooth.config import PredictConfig
 
-_MODEL = {
-    "labels": "Label names, one per line, in score order.",
-    "output": "What the scores are, for thresholds.",
-    "spec": "A model, named as in predict [coco-0.5].",
-}
-_PREDICT = {
-    "k": "Labels to predict [5, or all].",
-    "rule": "The k most frequent labels, or all frequent.",
-    "threshold": "The fraction of draws that a label needs [0.5].",
-    "sigma": "Gaussian noise, for pixels in [0, 1] [the model's].",
-    "noise": "Other noise, such as uniform:0.5.",
-    "size": "Height and width of images [the model's].",
-}
-_Model = Annotated[dict[str, Any], Fields(ModelConfig, only=tuple(_MODEL), help=_MODEL, rest=True)]
-_Predict = Annotated[dict[str, Any], Fields(PredictConfig, only=tuple(_PREDICT), help=_PREDICT, rest=True)]
-_Serve = Annotated[ServeConfig, Fields(only=("host", "port", "examples"), rest=True)]
+_Model = Annotated[dict[str, Any], Fields(("spec", "labels", "output"), ModelConfig, MODEL_HELP)]
+_Predict = Annotated[dict[str, Any], Fields(("k", "sigma", "size"), PredictConfig)]
+_Serve = Annotated[ServeConfig, Fields(("host", "port", "examples"))]
 
 
 @with_options

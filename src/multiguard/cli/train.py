@@ -15,10 +15,10 @@ from multiguard.train.config import TrainConfig
 if TYPE_CHECKING:
     from multiguard.train import TrainResult
 
-_NAMES = ("sigma", "noise", "epochs", "batch", "lr", "loss", "seed", "model", "weights", "labels", "split", "images")
-_Data = Annotated[DataConfig, Fields(only=("name", "root", "size"), rest=("table",))]
+_NAMES = ("sigma", "noise", "epochs", "batch", "model", "weights", "labels", "images")
+_Data = Annotated[DataConfig, Fields(("name", "root", "size"), others=("table",))]
 _Out = Annotated[Path, Option(help="The model folder to write; a run in it resumes.")]
-_Train = Annotated[TrainConfig, Fields(only=(*_NAMES, "val_images"), rest=True)]
+_Train = Annotated[TrainConfig, Fields(_NAMES)]
 
 
 @with_options

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from multiguard.cli.console import PlainConsole, echo, progress_bar
+from multiguard.cli.console import PlainConsole, echo, plain_table, progress_bar
 from multiguard.cli.options import Fields, Force, with_options
 from multiguard.evaluate.tuning import TuneConfig
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from multiguard.evaluate import Tuned
 
 _Votes = Annotated[list[Path], Argument(help="Votes folders of the same images, one per model or noise.")]
-_Config = Annotated[TuneConfig, Fields(only=("radius", "k", "alpha"), rest=True)]
+_Config = Annotated[TuneConfig, Fields(("radius", "k"))]
 _Out = Annotated[Path | None, Option(help="The record to write [tuned.json beside the first votes folder].")]
 
 
@@ -76,18 +76,14 @@ def _table(folders: list[Path], tuned: "Tuned") -> "Table":
     """All candidates with their scores, rounded down, and intervals, rounded outwards."""
     from decimal import ROUND_CEILING
 
-    from rich.table import Table
-
     from multiguard.evaluate.tuning import INTERVAL
     from multiguard.io.rounding import percent, plain, plain_percent
 
     several, top_k = len(folders) > 1, tuned.best.config.rule.ranked
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for head in (*(("votes", "noise") if several else ()), "k'" if top_k else "t"):
+    heads = (*(("votes", "noise") if several else ()), "k'" if top_k else "t")
+    table = plain_table(*heads, right=[f"certified {_metric(tuned)}"])
+    for head in (f"{plain_percent(INTERVAL)} % interval", ""):
         table.add_column(head, no_wrap=True)
-    table.add_column(f"certified {_metric(tuned)}", justify="right", no_wrap=True)
-    table.add_column(f"{plain_percent(INTERVAL)} % interval", no_wrap=True)
-    table.add_column("", no_wrap=True)
     for one in tuned.candidates:
         value = str(one.config.k_prime) if top_k else plain(one.config.rule.t or 0)
         votes = (str(folders[one.votes]), one.noise) if several else ()

@@ -16,8 +16,8 @@ _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
 _Votes = Annotated[Path | None, Option(help="The votes folder [votes beside the certificates].")]
 _Tuned = Annotated[Path | None, Option(help="The record of tune that chose the config.", metavar="FILE")]
 _MODEL_HELP = {"spec": "The model: draw a sample of the votes again."}
-_Model = Annotated[dict[str, Any], Fields(ModelConfig, only=("spec", "output"), help=_MODEL_HELP, rest=True)]
-_Config = Annotated[dict[str, Any], Fields(VerifyConfig, only=("images", "draws", "root", "device"), rest=True)]
+_Model = Annotated[dict[str, Any], Fields(("spec", "output"), ModelConfig, _MODEL_HELP)]
+_Config = Annotated[dict[str, Any], Fields(("images",), VerifyConfig)]
 _DIFFERS = 1
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from multiguard.cli.console import echo, print_line, progress_bar
-from multiguard.cli.options import RARE, Fields, ForceOther, NoiseText, Sigma, typed_command, with_options
+from multiguard.cli.options import MODEL, Fields, ForceOther, typed_command, with_options
 from multiguard.cli.signals import graceful_stop
 from multiguard.data.config import DataConfig
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import CertifyConfig
+from multiguard.evaluate.config import CertifyConfig
+from multiguard.io.config import Config
 from multiguard.models.config import ModelConfig
-from multiguard.smooth.config import VoteConfig, named_noise
+from multiguard.smooth.config import NoiseOption, SigmaOption, VoteConfig, named_noise
 
 if TYPE_CHECKING:
     from multiguard.smooth.vote import NamedRun
@@ -21,24 +22,33 @@ if TYPE_CHECKING:
 
 FINISHING = "the shards under way are finished first"
 
-_NAMES = ("draws", "radii", "rule", "noise_seed", "device", "on_error")
-_Model = Annotated[ModelConfig, Fields(without=RARE, rest=True)]
-_Data = Annotated[DataConfig, Fields(without=("table", "separator", "difficult"), rest=True)]
-_Vote = Annotated[VoteConfig, Fields(only=_NAMES, rest=True)]
+_Model = Annotated[ModelConfig, Fields(MODEL)]
+_Data = Annotated[DataConfig, Fields(("name", "root", "split", "images", "seed", "size", "labelled"))]
+_Vote = Annotated[VoteConfig, Fields(("draws", "radii", "rule", "noise_seed", "device", "on_error"))]
 _Target = Annotated[
     dict[str, Any],
     Fields(
+        ("k", "k_prime", "threshold", "alpha"),
         CertifyConfig,
-        only=("k", "k_prime", "threshold", "alpha"),
-        help={
+        {
             "k": "For adaptive draws: the k to certify.",
             "k_prime": "For adaptive draws: the k' to certify.",
-            "alpha": "For adaptive draws: the alpha to certify.",
             "threshold": "For adaptive draws and --rule threshold: the threshold to certify.",
+            "alpha": "For adaptive draws: the alpha to certify.",
         },
+        others=(),
     ),
 ]
 _Out = Annotated[Path | None, Option(help="The votes folder to write; the same run in it resumes.")]
+
+
+class NoiseConfig(Config, frozen=True):
+    """The noise to vote with, by one of its two names."""
+
+    sigma: SigmaOption = None
+    noise: NoiseOption = None
+
+
 _DryRun = Annotated[bool, Option("--dry-run", help="Say what would happen, and what looks wrong; write nothing.")]
 
 
@@ -48,24 +58,23 @@ def vote_command(
     data: _Data,
     vote: _Vote,
     target: _Target,
+    noise: NoiseConfig,
     out: _Out = None,
-    sigma: Sigma = None,
-    noise: NoiseText = None,
     force: ForceOther = False,
     dry_run: _DryRun = False,
 ) -> None:
     """Classify many noisy copies of each image and keep every vote.
 
     The same command resumes after an interruption, and runs on several GPUs under torchrun. One folder of votes serves
-    every k, k', alpha and radius; those given here tell adaptive draws when an image has enough of them. With --dry-run
-    it says what it would do: images, labels, recall with and without noise, the largest provable radius, the time.
+    every k, k', alpha and radius; those given here tell adaptive draws when an image has enough of them. A dry run says
+    what would happen: images, labels, recall with and without noise, the largest provable radius, the time.
 
     Example: multiguard vote --model runs/digits --data digits --images 100 --out runs/votes
     """
     from multiguard.io.folders import check_content
     from multiguard.smooth import vote as votes_of
 
-    named, goal = named_noise(sigma, noise), _target(vote, target)
+    named, goal = named_noise(noise.sigma, noise.noise), _target(vote, target)
     if dry_run:
         return _say(votes_of.NamedRun(vote, data, model, noise=named, target=goal))
     if out is None:
