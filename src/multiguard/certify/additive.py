@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import ClassVar
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, ndtri
 
 from multiguard.certify.arguments import check_sigma, is_real
 from multiguard.certify.arrays import Floats
@@ -105,12 +105,12 @@ class Gaussian(_Additive):
 
     def down(self, q: ArrayLike, radius: ArrayLike) -> Floats:
         """The least probability that an event of probability q keeps: Phi(Phi^-1(q) - radius / sigma)."""
-        kept: Floats = ndtr(ndtri(np.asarray(q, dtype=np.float64)) - self._scaled(radius))
+        kept: Floats = scipy.special.ndtr(scipy.special.ndtri(np.asarray(q, dtype=np.float64)) - self._scaled(radius))
         return kept * (1 - _MARGIN)
 
     def up(self, q: ArrayLike, radius: ArrayLike) -> Floats:
         """The most probability that an event of probability q gets: Phi(Phi^-1(q) + radius / sigma)."""
-        reached = ndtr(ndtri(np.asarray(q, dtype=np.float64)) + self._scaled(radius))
+        reached = scipy.special.ndtr(scipy.special.ndtri(np.asarray(q, dtype=np.float64)) + self._scaled(radius))
         return np.minimum(reached * (1 + _MARGIN), 1.0)
 
     def radii(self, r: Floats) -> Floats:

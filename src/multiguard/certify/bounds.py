@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainc, betaincc, betainccinv, betaincinv
 
 from multiguard.certify.arrays import Floats
 from multiguard.errors import InvalidInputError
@@ -42,9 +42,9 @@ def clopper_pearson_lower(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -
     """
     hits, draws, alpha = _check(hits, draws, alpha)
     a, b = np.maximum(hits, 1), draws - hits + 1
-    bound = np.nan_to_num(betaincinv(a, b, alpha * (1 - _SLACK)), nan=0.0)
+    bound = np.nan_to_num(scipy.special.betaincinv(a, b, alpha * (1 - _SLACK)), nan=0.0)
     certain = (hits == 0) | (alpha < _LEAST_LEVEL)
-    return np.where(certain, 0.0, _confirm(bound, lambda p: betainc(a, b, p), alpha, 1 - _FIRST_MOVE))
+    return np.where(certain, 0.0, _confirm(bound, lambda p: scipy.special.betainc(a, b, p), alpha, 1 - _FIRST_MOVE))
 
 
 def clopper_pearson_upper(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -> Floats:
@@ -58,9 +58,9 @@ def clopper_pearson_upper(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -
     """
     hits, draws, alpha = _check(hits, draws, alpha)
     a, b = hits + 1, np.maximum(draws - hits, 1)
-    bound = np.nan_to_num(betainccinv(a, b, alpha * (1 - _SLACK)), nan=1.0)
+    bound = np.nan_to_num(scipy.special.betainccinv(a, b, alpha * (1 - _SLACK)), nan=1.0)
     certain = (hits == draws) | (alpha < _LEAST_LEVEL)
-    return np.where(certain, 1.0, _confirm(bound, lambda p: betaincc(a, b, p), alpha, 1 + _FIRST_MOVE))
+    return np.where(certain, 1.0, _confirm(bound, lambda p: scipy.special.betaincc(a, b, p), alpha, 1 + _FIRST_MOVE))
 
 
 def _confirm(start: ArrayLike, chance: Callable[[Floats], NDArray[np.floating]], alpha: Floats, move: float) -> Floats:

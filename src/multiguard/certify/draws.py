@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln
 
 from multiguard.certify.arguments import check_labels
 from multiguard.certify.arrays import Bools, Floats, Ints
@@ -204,7 +204,9 @@ def _log_choose(n: int, k: Ints) -> Floats:
     """The logarithms of binomial coefficients; -inf where k is not in 0..n."""
     inside = (k >= 0) & (k <= n)
     chosen = np.where(inside, k, 0)
-    return np.where(inside, gammaln(n + 1) - gammaln(chosen + 1) - gammaln(n - chosen + 1), -np.inf)
+    log_factorial = scipy.special.gammaln
+    ways = log_factorial(n + 1) - log_factorial(chosen + 1) - log_factorial(n - chosen + 1)
+    return np.where(inside, ways, -np.inf)
 
 
 def _distinct_rows(rows: Bools) -> tuple[Bools, Ints]:

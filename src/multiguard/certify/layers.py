@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+import scipy
 
 from multiguard.certify.arrays import Bools, Floats
 
@@ -31,12 +31,12 @@ class GaussianShift:
 
     def scores(self, q: Floats) -> Floats:
         """The scores of probabilities."""
-        scores: Floats = ndtri(q)
+        scores: Floats = scipy.special.ndtri(q)
         return scores
 
     def moved(self, scores: Floats, r: Floats | float) -> Floats:
         """The probabilities after every score has moved by r, down where r is negative."""
-        probabilities: Floats = ndtr(scores + r)
+        probabilities: Floats = scipy.special.ndtr(scores + r)
         return probabilities
 
     def kept(self, scores: Floats) -> Floats:
@@ -50,7 +50,7 @@ class GaussianShift:
 
     def intercepts(self, slopes: Floats, scores: Floats, r: Floats) -> Floats:
         """What slope q - intercept needs so that this line lies below `down`, for the slopes at these scores."""
-        intercepts: Floats = slopes * ndtr(scores) - ndtr(scores - r)
+        intercepts: Floats = slopes * scipy.special.ndtr(scores) - scipy.special.ndtr(scores - r)
         return intercepts
 
 

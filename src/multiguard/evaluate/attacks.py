@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainc
 
 from multiguard.certify import Method, Rule, Threshold, certified_size, clopper_pearson_lower, clopper_pearson_upper
 from multiguard.certify.arrays import Floats, Ints
@@ -225,7 +225,7 @@ class Attacks:
             proofs = max(self.config.rule.sizes(len(image.labels)) for image in self.images)
         wrong = min(1.0, proofs * self.config.alpha + self.beta)
         # The upper tail of a binomial is the distribution function of a beta.
-        return float(betainc(broken, len(self.images) - broken + 1, wrong)) if broken else 1.0
+        return float(scipy.special.betainc(broken, len(self.images) - broken + 1, wrong)) if broken else 1.0
 
 
 @dataclass(frozen=True, eq=False)
