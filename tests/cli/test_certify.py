@@ -270,7 +270,7 @@ ADAPTIVE = [*VOTE, "--draws", "adaptive"]
         ([*VOTE, "--no-labels", "--set", "pilot_draws=0"], "needs pilot draws"),
         ([*VOTE, "--rule", "threshold", "--set", "k_max=3"], ": k_max belongs to the top-k rule"),
         ([*VOTE, "--set", "score_threshold=0.5"], ": score_threshold belongs to the threshold rule"),
-        ([*VOTE, "--draws", "many"], "--draws many: expected a whole number from 1 to 100,000,000, or adaptive"),
+        ([*VOTE, "--draws", "many"], "--draws is 'many'; expected a whole number from 1 to 100,000,000, or adaptive"),
         ([*VOTE, "--k", 4], "--k tells adaptive draws when to stop, and --draws is 1000"),
         ([*ADAPTIVE, *TOP_K], "name one or more"),
         ([*ADAPTIVE, "--radius", 0.5], "--k is missing; the top-k rule needs k and k_prime"),

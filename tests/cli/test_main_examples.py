@@ -422,7 +422,7 @@ VOTE = ["vote", "--model", "runs/digits", "--data", "digits", "--out", "v"]
             "gone: no such folder",
         ),
         (["vote", "--model", "gone", "--data", "digits", "--out", "v"], "unknown model 'gone'"),
-        ([*VOTE, "--set", "mean=a"], "expected numbers"),
+        ([*VOTE, "--set", "mean=a"], "mean is 'a'; expected a number"),
         (["vote", "--model", TAGGER, "--output", "logits", "--data", "digits", "--out", "v"], "no noise given"),
         (
             ["vote", "--model", "runs/digits", "--data", "digits", "--sigma", 0, "--out", "v"],

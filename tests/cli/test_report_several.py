@@ -64,7 +64,7 @@ def test_all_methods(home) -> None:
         (["one", "two", "--method", "jia"], "one has no certificates by jia"),
         (["one", "two", "--baseline", "tow"], "did you mean 'two'"),
         (["one", "two", "--radius", "-1"], "--radius is -1.0; expected a number of 0 or more"),
-        (["one", "two", "--radius", "x"], "--radius x: expected numbers"),
+        (["one", "two", "--radius", "x"], "--radius is 'x'; expected a number of 0 or more"),
         (["one", "two", "--out", "one/certificates"], "holds certificates"),
         (["one", "--baseline", "one"], "baseline is about a comparison"),
         (["one", "--radius", "0.5"], "is about a comparison"),
