@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from multiguard.certify import wealth
-from multiguard.certify.bets import Game
-from multiguard.certify.blocks import Claim, Tally
+from multiguard.certify.bets import Claim, Game
 from multiguard.certify.draws import Draws
+from multiguard.certify.wealth import Tally
 
 
 @dataclass

@@ -19,8 +19,7 @@ from multiguard.certify import (
     exact_radii,
     wealth,
 )
-from multiguard.certify.bets import Game
-from multiguard.certify.blocks import Claim
+from multiguard.certify.bets import Claim, Game
 from multiguard.certify.draws import Draws, read_draws
 from multiguard.certify.wealth import ANYTIME, Course, fixed_course
 
@@ -32,9 +31,10 @@ Claimed = Callable[[Draws, float, Course], bool]
 
 def claimed(staircase: betting.Staircase, draws: Draws, row: int, alpha: float, course: Course) -> bool:
     """Whether the claim in this row of the staircase and all weaker ones are made at R, each with all of alpha."""
-    claims = [replace(claim, needed=float(-np.log(alpha))) for claim in staircase[1]]
-    log_k = wealth.wealth(draws, staircase[0], claims, np.array([R]), course)
-    return bool(betting.is_proved(log_k, claims, draws.count)[: row + 1].all())
+    game, claims = staircase
+    needed, blocks = float(-np.log(alpha)), course.blocks(draws, game, claims)
+    log_k = (wealth.wealth(blocks, replace(each, needed=needed), np.array([R]), course) for each in claims[: row + 1])
+    return all(betting.is_proved(each, needed, draws.count)[0] for each in log_k)
 
 
 def size_one(rule: TopK) -> Claimed:
@@ -150,7 +150,8 @@ def test_bets_on_draws_that_chose_them() -> None:
         for name, second in (("same", earlier), ("fresh", later)):
             draws = read_draws(np.concatenate([earlier, second]), range(12), Threshold(T), 12)
             claim = Claim(out=12, into=0, needed=-np.log(alpha))
-            wrong[name] += wealth.wealth(draws, Game(12, 0, 12, T), [claim], np.zeros(1), course)[0, 0] >= claim.needed
+            blocks = course.blocks(draws, Game(12, 0, 12, T), [claim])
+            wrong[name] += wealth.wealth(blocks, claim, np.zeros(1), course)[0] >= claim.needed
     assert too_many(wrong["fresh"], images, alpha) > 1e-4
     assert too_many(wrong["same"], images, alpha) < 1e-6
 

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from multiguard.certify.blocks import Losses, count_sets, hit_bits, near_labels, rival_sets
+from multiguard.certify.wealth import Losses, count_sets, hit_bits, near_labels, subsets
 
 STEPS, DEPTH, SPAN = 2, 3, 4
 
@@ -42,7 +42,7 @@ def literal_most(rivals: tuple, hit: np.ndarray, lost: np.ndarray) -> np.ndarray
 @pytest.mark.parametrize("most", [1, 20, 130], ids=lambda most: f"at most {most} sets")
 def test_most_lost(labels: int, v: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """No T loses more, whatever part of the sets is counted; with all sets counted it is the most that one loses."""
-    monkeypatch.setattr("multiguard.certify.blocks._MOST_SETS", most)
+    monkeypatch.setattr("multiguard.certify.wealth._MOST_SETS", most)
     rng, exact = np.random.default_rng(labels * 10 + v), 0
     for _ in range(15):
         (rivals, hit), lost = random_hits(rng, labels, v), convex_losses(rng)
@@ -58,7 +58,7 @@ def test_most_lost(labels: int, v: int, most: int, monkeypatch: pytest.MonkeyPat
 def test_counted_sets() -> None:
     """How many draws hit so many labels of each set, against a loop."""
     rng = np.random.default_rng(4)
-    hit, rows, sets = rng.random((50, 6)) < 0.4, rng.integers(0, 3, 50), rival_sets(5, 2)
+    hit, rows, sets = rng.random((50, 6)) < 0.4, rng.integers(0, 3, 50), subsets(5, 2).T
     draw, label = np.nonzero(hit)
     found = count_sets(rows, hit_bits(draw, label, 5, 50), sets, (3, 3))
     for column, members in enumerate(combinations(range(5), 2)):

@@ -11,13 +11,12 @@ from scipy.special import ndtr
 from tests.certify.cases import random_ranked
 from tests.certify.literal_wealth import Heard, excess, literal_wealth, overhear
 
-from multiguard.certify import Gaussian, Rule, Threshold, TopK, blocks, certified_radii, wealth
-from multiguard.certify.bets import Game, ladders, payoffs, stakes
+from multiguard.certify import Gaussian, Rule, Threshold, TopK, certified_radii, wealth
+from multiguard.certify.bets import Claim, Game, ladders, most_growth, payoffs, stakes
 from multiguard.certify.betting import betting_radii, ceilings, floors, top_k_sizes
-from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.draws import Draws, read_draws
 from multiguard.certify.layers import GAUSSIAN_SHIFT, PROBABILITY_SHIFT, Shift
-from multiguard.certify.wealth import ANYTIME, Course, fixed_course
+from multiguard.certify.wealth import ANYTIME, Block, Course, fixed_course
 
 GAMES = [Game(2, 3, 3), Game(1, 1, 1), Game(3, 0, 3, 0.3), Game(0, 4, 4, 0.6)]
 FAR = np.array([0.0, 0.04, 0.15, 0.3, 0.5])  # the r of noises that move probabilities
@@ -63,10 +62,10 @@ def bets_of(
 ) -> tuple[np.ndarray, list[Heard], np.ndarray]:
     """log K at each r, the bets of every block, and the sets U."""
     radii = RADII if game.shift is GAUSSIAN_SHIFT else FAR
+    blocks = course.blocks(draws, game, [claim])
     with overhear(patch, radii) as heard:
-        fast = wealth.wealth(draws, game, [claim], radii, course)[0]
-    first, planned, last = course.blocks(draws.count)[0]
-    return fast, heard, wealth._sets(Block(draws, (first, last), planned, game, [claim]), claim)
+        fast = wealth.wealth(blocks, claim, radii, course)
+    return fast, heard, wealth._sets(blocks[0], claim)
 
 
 @pytest.mark.parametrize("course", COURSES)
@@ -83,8 +82,7 @@ def test_literal(case, course: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_literal_many_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the labels for which every U is tried, each U holds one of the labels that are bet on."""
-    for room in (wealth, blocks):
-        monkeypatch.setattr(room, "MOST_SUBSET_LABELS", 2)
+    monkeypatch.setattr(wealth, "MOST_SUBSET_LABELS", 2)
     draws, game, claim = top_k_draws(np.random.default_rng(8), 2, 4), Game(1, 2, 2), Claim(3, 2, 2.0)
     fast, heard, outs = bets_of(monkeypatch, draws, game, claim)
     assert len(outs) == 2
@@ -165,10 +163,10 @@ def test_reach() -> None:
         claim = Claim(1, 1, 7.0)
         block = Block(draws, (first, first), first, Game(1, 1, 1), [claim])
         bets = wealth.Bets(block, claim, wealth._sets(block, claim), course)
-        grid = np.linspace(0, bets.ends[0], 2000)[:-1]
+        grid = np.linspace(0, bets.options.ends[0], 2000)[:-1]
         law, x = bets._fair(np.zeros(len(grid), np.int64), grid)
         rate = claim.needed / course.horizon(first)
-        growth = np.log1p(stakes(law, x, np.full(len(grid), rate))[:, None] * x) @ bets.law[0]
+        growth = np.log1p(stakes(law, x, np.full(len(grid), rate))[:, None] * x) @ bets.options.law[0]
         assert bets.reach == pytest.approx(grid[np.flatnonzero(growth >= rate)[-1]], abs=0.01)
 
 
@@ -187,15 +185,15 @@ def test_hardest_rivals(k: int, below: dict[int, int]) -> None:
 @pytest.mark.parametrize("course", [ANYTIME, fixed_course(1000)], ids=["anytime", "fixed"])
 def test_many_rivals(course: Course) -> None:
     """With more rivals than are counted together, what a step has gained still depends on no later draw."""
-    first, planned, last = course.blocks(1000)[-1]
     claim, game = Claim(1, 3, 7.0), Game(3, 3, 3)
 
     def gained(ranked: np.ndarray) -> np.ndarray:
-        block = Block(read_draws(ranked, [0, 1, 2], TopK(3, 3), 80), (first, last), planned, game, [claim])
+        block = course.blocks(read_draws(ranked, [0, 1, 2], TopK(3, 3), 80), game, [claim])[-1]
         bets = wealth.Bets(block, claim, wealth._sets(block, claim), course)
-        every = np.arange(len(bets.ends))
+        every = np.arange(len(bets.options.ends))
         return np.array(list(bets._steps(every, np.full(len(every), 0.3), np.zeros(len(every)))))
 
+    first, last = course.cuts[course.cuts.index(1000) - 1], 1000
     for seed in (11, 33, 38, 42, 46):  # those that show it if the labels with the most hits of the block are counted
         rng = np.random.default_rng(seed)
         often = np.concatenate([[60.0, 30.0, 30.0], rng.uniform(0.5, 1.5, 77)])
@@ -251,6 +249,20 @@ def test_mean_payoff_of_random_laws(game: Game) -> None:
     u, v = max(1, game.most_in) if game.most_in else 0, max(1, game.most_out)
     for r in (0.0, 0.02, 0.7, 2.0, 5.0, 6.3):
         assert max(most_mean_where_broken(game, u, v, r, rng) for _ in range(20)) <= 0
+
+
+@pytest.mark.parametrize("shift", [GAUSSIAN_SHIFT, PROBABILITY_SHIFT], ids=["gaussian", "variation"])
+@pytest.mark.parametrize("game", GAMES, ids=game_id)
+def test_most_growth(game: Game, shift: Shift) -> None:
+    """No bet adds more to log K in a draw, whatever its scores."""
+    rng, us, vs = np.random.default_rng(6), (min(game.most_in, 2),), (1, 2)
+    ladder, far = ladders(game, us, vs), 0.3
+    most, found = most_growth(ladder, np.array([far]), shift)[0], []
+    for _ in range(200):
+        scores = shift.scores(-np.sort(-(rng.random(ladder.gaps.shape) ** rng.choice([0.1, 1, 3])), axis=1))
+        x = payoffs(scores, ladder.gaps, ladder.least, np.full(len(scores), far), shift)
+        found.append(np.log1p((0.999 / -x[:, :1] * x).max(axis=1)).max())
+    assert most / 3 < max(found) <= most
 
 
 @pytest.mark.parametrize(("u", "v", "k_prime"), [(1, 1, 1), (2, 5, 3), (3, 2, 4)])
@@ -325,7 +337,7 @@ def test_label_order() -> None:
 def test_division_of_alpha(course: Course) -> None:
     """Only draws before the first cut divide alpha among the sizes, and the parts are never more than alpha in all."""
     rng, rule, divisions = np.random.default_rng(4), TopK(5, 3), set()
-    first = course.blocks(DRAWS)[0][0]
+    first = course.cuts[0]
     for _ in range(12):
         ranked = random_ranked(rng, labels=9, depth=3, draws=DRAWS, spread=2.0)
         later = ranked.copy()
@@ -333,7 +345,8 @@ def test_division_of_alpha(course: Course) -> None:
         parts = []
         for votes in (ranked, later):
             draws = read_draws(votes, [0, 1, 2], rule, 9)
-            settled = wealth.settle(draws, *top_k_sizes(draws, rule, 0.01, Gaussian(1.0)), course)
+            game, claims = top_k_sizes(draws, rule, 0.01, Gaussian(1.0))
+            settled = wealth.settle(course.blocks(draws, game, claims), claims, course)
             parts.append(tuple(exp(-claim.needed) for claim in settled))
         assert parts[0] == parts[1]
         assert sum(parts[0]) <= 0.01 * (1 + 1e-12)

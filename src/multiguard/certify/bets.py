@@ -25,6 +25,21 @@ _NEWTON_STEPS, _TINY = 4, 1e-30
 
 
 @dataclass(frozen=True)
+class Claim:
+    """What breaks a claim: |U| = `out` labels of L are out and |V| = `into` others are in; 0 where that side is absent.
+
+    Attributes:
+        out: |U|.
+        into: |V|.
+        needed: The log K that every pair must reach.
+    """
+
+    out: int
+    into: int
+    needed: float
+
+
+@dataclass(frozen=True)
 class Game:
     """The values of W, each times a positive whole number: u v W (top-k), u W (floor) or v W (ceiling).
 
@@ -141,6 +156,16 @@ def payoffs(scores: Floats, gaps: Floats, least: Floats, r: Floats, shift: Shift
     return x
 
 
+def most_growth(ladder: Ladders, radii: Floats, shift: Shift) -> Floats:
+    """(radii,) more than this no bet on the ladder can add to log K in a draw.
+
+    Let W be largest with probability q at x + delta, least otherwise, with mean 0: the pair is broken, and at x the
+    largest W may have probability up(q). So its payoff, which no other exceeds, is at most 1 / up(q).
+    """
+    q = np.min(-ladder.least / ladder.gaps.sum(axis=1))
+    return -np.log(shift.moved(shift.scores(q), radii))
+
+
 def stakes(law: Floats, x: Floats, rate: Floats) -> Floats:
     """(rows,) the stakes whose best law makes log K grow by `rate` per draw; 0 where nothing has to grow.
 
@@ -157,7 +182,7 @@ def stakes(law: Floats, x: Floats, rate: Floats) -> Floats:
         divergence = np.einsum("ij,ij->i", law, (1 + staked) * log_g - staked)
         growth = np.sqrt(2 * np.maximum(divergence, _TINY))
         slope = np.einsum("ij,ij,ij->i", law, x, log_g) / growth
-        stake = np.clip(stake + (target - growth) / np.maximum(slope, _TINY), 0.0, most)
+        stake = np.minimum(np.maximum(stake + (target - growth) / np.maximum(slope, _TINY), 0.0), most)
     return np.where(target > 0, stake, 0.0)
 
 

@@ -7,19 +7,16 @@ Size e is claimed at r once K has reached 1 / (f_e alpha) for every pair, at r a
 beforehand; f_e is the fraction of alpha that the first draws give to the size. `docs/theory.md` has the proof.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from multiguard.certify.arrays import Bools, Floats
-from multiguard.certify.bets import Game
-from multiguard.certify.blocks import Claim
+from multiguard.certify.bets import Claim, Game
 from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws, check_order, fixed_permutation, read_draws
 from multiguard.certify.noise import SampledNoise
 from multiguard.certify.rules import Method, Rule, Threshold, TopK
-from multiguard.certify.wealth import ANYTIME, Course, fixed_course, settle, wealth
+from multiguard.certify.wealth import ANYTIME, Course, fixed_course, reachable, settle, wealth
 
 # The methods that bet: for a number of draws fixed beforehand, and for any number of draws.
 BETTING_METHODS: tuple[Method, ...] = ("coupled", "betting")
@@ -97,21 +94,24 @@ def _claim(out: int, into: int, alpha: float) -> Claim:
     return Claim(out, into, float(-np.log(alpha)))
 
 
-def is_proved(log_k: Floats, claims: Sequence[Claim], draws: int) -> Bools:
-    """(claims, radii) whether the wealth of the weakest pair suffices."""
-    needed = np.array([claim.needed for claim in claims])
-    return log_k >= needed[:, None] + _SLACK + _SLACK_PER_DRAW * draws
+def is_proved(log_k: Floats, needed: Floats | float, draws: int) -> Bools:
+    """Whether the wealth of the weakest pair suffices."""
+    return log_k >= needed + _SLACK + _SLACK_PER_DRAW * draws
 
 
 def claimed(draws: Draws, staircase: Staircase, noise: SampledNoise, course: Course) -> Floats:
-    """The r of each claim, never rising: a claim implies all weaker ones, and holds at all smaller r."""
+    """The r of each claim, never rising: a claim implies all weaker ones, which need bets at larger r alone."""
     game, claims = staircase
     if not claims:
         return np.empty(0)
-    radii, claims = noise.betting_r, settle(draws, game, claims, course)
-    proved = is_proved(wealth(draws, game, claims, radii, course), claims, draws.count)
-    r = np.append(-np.inf, radii)[np.logical_and.accumulate(proved, axis=1).sum(axis=1)]
-    return np.maximum.accumulate(r[::-1])[::-1]
+    radii, blocks = noise.betting_r, course.blocks(draws, game, claims)
+    reached = [0]  # how many of the radii, from the strongest claim on
+    for claim in reversed(settle(blocks, claims, course)):
+        start = reached[-1]
+        log_k = wealth(blocks, claim, radii, course, start, reachable(blocks, claim, radii))
+        proved = is_proved(log_k, claim.needed, draws.count)
+        reached.append(start + int(np.logical_and.accumulate(proved).sum()))
+    return np.append(-np.inf, radii)[reached[:0:-1]]
 
 
 def _most_subset(num_true: int) -> int:

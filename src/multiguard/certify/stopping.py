@@ -10,14 +10,13 @@ from numpy.typing import ArrayLike
 
 from multiguard.certify.arguments import check_alpha, check_radii, each_image
 from multiguard.certify.arrays import Bools, Floats, Ints
-from multiguard.certify.bets import Game, scores_of, smoothed
+from multiguard.certify.bets import Claim, Game, scores_of, smoothed
 from multiguard.certify.betting import is_proved, staircases
-from multiguard.certify.blocks import Block, Claim
 from multiguard.certify.draws import Draws, fixed_permutation, read_draws
 from multiguard.certify.noise import Gaussian, Noise, SampledNoise, check_sampled, resolve_noise
 from multiguard.certify.radii import certified_radii
 from multiguard.certify.rules import Method, Rule
-from multiguard.certify.wealth import ANYTIME, BETTING_CUTS, settle, wealth
+from multiguard.certify.wealth import ANYTIME, BETTING_CUTS, Block, settle, wealth
 from multiguard.io.short_repr import short_repr
 
 # A claim may have been made where so many times the growth expected would have been enough.
@@ -144,9 +143,10 @@ def _outlook(
     empty = np.empty((0, len(rising)))
     claimed, missing, paces = [empty.astype(np.bool_)], [empty], [empty]
     for game, all_claims in staircases(draws, rule, alpha, noise):
-        claims = settle(draws, game, all_claims, ANYTIME)
-        if not claims:
+        if not all_claims:
             continue
+        blocks = ANYTIME.blocks(draws, game, all_claims)
+        claims = settle(blocks, all_claims, ANYTIME)
         needed = np.array([claim.needed for claim in claims])[:, None]
         paces.append(_paces(draws, game, claims, rising))
         likely = _likely(paces[-1], needed[:, 0], draws.count)
@@ -155,8 +155,8 @@ def _outlook(
         early = Outlook(draws.count, begun, np.broadcast_to(needed[later], begun.shape), paces[-1][later])
         if is_enough(early):
             return early
-        log_k = _wealth_of(likely, draws, game, claims, rising, noise.betting_r)
-        proved = is_proved(log_k, claims, draws.count)
+        log_k = _wealth_of(likely, blocks, claims, rising, noise.betting_r)
+        proved = is_proved(log_k, needed, draws.count)
         claimed.append(np.logical_or.accumulate(proved[::-1])[::-1])  # a claim implies all weaker ones
         missing.append(needed - log_k)
     columns = [np.concatenate(each)[:, back] for each in (missing, paces)]
@@ -169,12 +169,14 @@ def _likely(paces: Floats, needed: Floats, draws: int) -> Ints:
     return np.flatnonzero(_HOPE * expected >= needed)
 
 
-def _wealth_of(likely: Ints, draws: Draws, game: Game, claims: Sequence[Claim], radii: Floats, every: Floats) -> Floats:
-    """(claims, radii) as `wealth`, but 0 for a claim that is not likely to have any."""
+def _wealth_of(likely: Ints, blocks: Sequence[Block], claims: Sequence[Claim], radii: Floats, every: Floats) -> Floats:
+    """(claims, radii) as `wealth`, but 0 for a claim that is not likely to have any, and for all stronger ones."""
     log_k, listed = np.zeros((len(claims), len(radii))), radii <= every[-1]
-    if len(likely) and listed.any():
-        whole = wealth(draws, game, [claims[i] for i in likely], every)
-        log_k[np.ix_(likely, listed)] = whole[:, np.searchsorted(every, radii[listed])]
+    for i in likely if listed.any() else ():
+        whole = wealth(blocks, claims[i], every, ANYTIME)
+        log_k[i, listed] = whole[np.searchsorted(every, radii[listed])]
+        if not whole.any():
+            break
     return log_k
 
 

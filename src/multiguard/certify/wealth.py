@@ -2,18 +2,39 @@
 
 A course says when bets are chosen and by when they should have reached what they need. It is fixed beforehand: it knows
 nothing of the votes, so K of the first n draws is the same whatever follows.
+
+A draw that hits a labels of S and b labels of T loses psi(a, b) = log g(a, 0) - log g(a, b) to T. Let F(T) be the sum
+over draws. psi is convex in b, so a label adds the more to F the more labels T has already: F is supermodular. It is
+bounded for every T of v labels in two ways, and the lesser one counts (`docs/theory.md` has the proof):
+
+- by the sum of the v largest weights, psi(a, B) / B for each hit on the label, B the hits on all labels T can hold;
+- by counting: exactly for every T among the few labels that come first, and for other T from the best one with a label
+  less. The order is that of earlier draws: stakes follow from these bounds, and must not know the draws to come.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import combinations, pairwise
+from math import comb
 
 import numpy as np
 
-from multiguard.certify.arrays import Floats, Ints
-from multiguard.certify.bets import Game, breaking, kelly_stakes, law_of, payoffs, scores_of, smoothed, stakes
-from multiguard.certify.blocks import Block, Claim
+from multiguard.certify.arrays import Bools, Floats, Ints
+from multiguard.certify.bets import (
+    Claim,
+    Game,
+    Ladders,
+    breaking,
+    kelly_stakes,
+    ladders,
+    law_of,
+    most_growth,
+    payoffs,
+    scores_of,
+    smoothed,
+    stakes,
+)
 from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws
 
@@ -33,6 +54,14 @@ _FINE = 64
 _HOPE = 4.0
 # A claim without hope before the first cut has this fraction of the alpha of one with hope.
 _HOPELESS = 0.02
+# So many draws that were never seen are added to those seen, and a v-th of the second number for a T of v labels: the
+# fewer labels T has, the more the worst T differs from the others.
+_UNSEEN, _UNSEEN_PER_SIZE = 1.4, 1.0
+# The sizes v of T that are tried, besides |V| itself.
+_SIZES = (1, 2, 3, 4, 6, 8, 10, 13, 17, 22, 28, 36, 46, 60, 78, 100)
+# At most so many sets are counted to bound what any T has lost, and to find a T that is hard to refute; of at most so
+# many labels.
+_MOST_SETS, _MOST_HARD, _MOST_COUNTED = 130, 60, 16
 
 
 @dataclass(frozen=True)
@@ -51,9 +80,15 @@ class Course:
     least_left: float = 0.0
     is_eager: bool = False
 
-    def blocks(self, draws: int) -> list[tuple[int, int, int]]:
-        """The first draw of each block that has begun, the next cut, and where the block ends by now."""
-        return [(cut, planned, min(planned, draws)) for cut, planned in pairwise(self.cuts) if cut < draws]
+    def left(self, first: int) -> float:
+        """How many draws are taken to be left after this number of draws."""
+        horizon = self.horizon(first)
+        return max(horizon - first, self.least_left * horizon)
+
+    def blocks(self, draws: Draws, game: Game, claims: Sequence[Claim]) -> "list[Block]":
+        """The blocks of draws that have begun."""
+        ends = [(cut, planned) for cut, planned in pairwise(self.cuts) if cut < draws.count]
+        return [Block(draws, (cut, min(planned, draws.count)), planned, game, claims) for cut, planned in ends]
 
 
 ANYTIME = Course(
@@ -67,60 +102,189 @@ def fixed_course(draws: int) -> Course:
     return Course((*cuts, draws), lambda _: draws)
 
 
-def wealth(draws: Draws, game: Game, claims: Sequence[Claim], radii: Floats, course: Course = ANYTIME) -> Floats:
-    """(claims, radii) log K of the weakest pair of each claim, the best value that it had at the end of a step.
-
-    `radii` rise.
-    """
-    ends = course.blocks(draws.count)
-    if not ends:
-        return np.zeros((len(claims), len(radii)))
-    blocks = [Block(draws, (first, last), planned, game, claims) for first, planned, last in ends]
-    best = np.zeros((len(claims), len(radii)))
-    for row, claim in zip(best, claims, strict=True):
-        row[:] = _best_wealth(blocks, claim, radii, course)
-        if not row.any():  # so has no stronger claim
-            break
-    return best
-
-
-def settle(draws: Draws, game: Game, claims: Sequence[Claim], course: Course) -> list[Claim]:
+def settle(blocks: "Sequence[Block]", claims: Sequence[Claim], course: Course) -> list[Claim]:
     """The same claims with alpha divided again: those without hope have a small part of it.
 
     Only the draws before the first cut decide, and none of these is bet on.
     """
-    ends = course.blocks(draws.count)
-    if len(claims) < 2 or not ends:
+    if len(claims) < 2 or not blocks:
         return list(claims)
-    first, planned, last = ends[0]
-    block = Block(draws, (first, last), planned, game, claims)
     parts = np.exp([-claim.needed for claim in claims])
     kept = np.full(len(claims), _HOPELESS)
     for row, claim in enumerate(claims):
-        if not Bets(block, claim, _sets(block, claim), course).is_hopeful:
+        if not Bets(blocks[0], claim, _sets(blocks[0], claim), course).is_hopeful:
             break
         kept[row] = 1.0
     settled = parts * kept * (parts.sum() / (parts * kept).sum())
     return [replace(claim, needed=float(-np.log(part))) for claim, part in zip(claims, settled, strict=True)]
 
 
-def _best_wealth(blocks: Sequence[Block], claim: Claim, radii: Floats, course: Course) -> Floats:
-    """(radii,) the least over U of the best wealth."""
+def reachable(blocks: "Sequence[Block]", claim: Claim, radii: Floats) -> int:
+    """How many of the radii, which rise, have bets that can suffice at all, however favourable the draws are."""
+    if not blocks:
+        return 0
+    growth = most_growth(blocks[0].options(claim).ladder, radii, blocks[0].game.shift)
+    return int(np.count_nonzero((blocks[-1].last - blocks[0].first) * growth >= claim.needed))
+
+
+def wealth(
+    blocks: "Sequence[Block]", claim: Claim, radii: Floats, course: Course, start: int = 0, end: int | None = None
+) -> Floats:
+    """(end - start,) log K of the weakest pair at the radii, which rise, from `start` to `end`.
+
+    It is the best value that it had at the end of a step.
+    """
+    end = len(radii) if end is None else end
+    if not blocks or end <= start:
+        return np.zeros(max(0, end - start))
     outs = _sets(blocks[0], claim)
-    now = np.zeros((len(outs), len(radii)))
+    bets = [Bets(block, claim, outs, course) for block in blocks]
+    grids = [each.grid(radii) for each in bets]
+    at = [np.searchsorted(grid, radii) for grid in grids]
+    first = start
+    for places in reversed(at):  # radii with the same bet go together: its stakes follow from the least wealth of them
+        first = int(np.searchsorted(places, places[first]))
+    now = np.zeros((len(outs), end - first))
     best = now.copy()
-    for block in blocks:
-        bets = Bets(block, claim, outs, course)
-        grid = bets.grid(radii)
-        if len(grid) == 0:
-            continue
-        at = np.searchsorted(grid, radii)
-        made = at < len(grid)
-        most, last = bets.gains(grid, at[made], now[:, made])
-        best[:, made] = np.maximum(best[:, made], now[:, made] + most)
-        now[:, made] += last
-    least: Floats = best.min(axis=0)
+    for each, grid, places in zip(bets, grids, at, strict=True):
+        made = places[first:end] < len(grid)
+        if made.any():
+            most, last = each.gains(grid, places[first:end][made], now[:, made])
+            best[:, made] = np.maximum(best[:, made], now[:, made] + most)
+            now[:, made] += last
+    least: Floats = best.min(axis=0)[start - first :]
     return least
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """The bets that are tried for one claim in one block: a row for each S and v, S the slower index.
+
+    Attributes:
+        sizes: The sizes v of T.
+        ladder: The values of W, a row for each option.
+        counts: (options, cells) how often each value of W was seen in the draws before the block.
+        law: (options, cells) what is estimated from that.
+        scores: (options, cells - 1) its scores.
+        ends: (options,) about the r at which it breaks.
+    """
+
+    sizes: tuple[int, ...]
+    ladder: Ladders
+    counts: Floats
+    law: Floats
+    scores: Floats
+    ends: Floats
+
+
+class Block:
+    """The draws from one cut to the next, and what the draws before it say.
+
+    Attributes:
+        first: The cut; the draws before it choose the bets.
+        last: The next cut, or the number of draws.
+        planned: The next cut.
+        order: The labels of L, those with the most hits before the cut first.
+        members: (sets, d) the sets S that are tried.
+    """
+
+    def __init__(self, draws: Draws, ends: tuple[int, int], planned: int, game: Game, claims: Sequence[Claim]) -> None:
+        (self.first, self.last), self.planned = ends, planned
+        self.game, self.rivals, self._pattern = game, draws.rivals, draws.pattern[: self.last]
+        seen, self._start = np.searchsorted(draws.draw, (self.last, self.first))
+        self._draw = draws.draw[:seen]
+        counts = np.bincount(draws.rival[: self._start], minlength=draws.rivals)
+        self._rivals_seen = int(np.count_nonzero(counts))
+        place = np.empty(draws.rivals, np.int64)
+        place[np.argsort(-counts, kind="stable")] = np.arange(draws.rivals)
+        self._place = place[draws.rival[:seen]]
+        self._hits = np.bincount(self._draw, minlength=self.last)
+        self._ahead = self._hits_ahead(max(claim.into for claim in claims))
+        on_labels = np.bincount(self._pattern[: self.first], minlength=len(draws.patterns)) @ draws.patterns
+        self.order = np.argsort(-on_labels, kind="stable")
+        self.members = _subsets(self.order, max(claim.out for claim in claims))
+        self._overlap = self.members.astype(np.int64) @ draws.patterns.T
+        self._overlaps = (self._overlap[:, None] == np.arange(game.most_in + 1)[:, None]).astype(np.float64)
+        self._sizes = tuple(self.members.sum(axis=1).tolist())
+        self._options: dict[int, Options] = {}
+
+    def options(self, claim: Claim) -> Options:
+        """What may be bet on, counted in the draws before for a T that is hard to refute.
+
+        A bet made for one T may lose to another. So the counts up to each value of W lie halfway between those of the
+        hardest T and the largest of any T.
+        """
+        into = claim.into
+        if self.game.threshold is not None:  # where T is never hit before, all larger V have the same options
+            into = min(into, self._rivals_seen + self.game.most_out)
+        if into not in self._options:
+            self._options[into] = self._counted(into)
+        return self._options[into]
+
+    def _counted(self, into: int) -> Options:
+        sizes = _rival_sizes(into, self.game.most_out if self.game.threshold is not None else into)
+        ladder = ladders(self.game, self._sizes, sizes)
+        order = ladder.order.reshape(len(self.members), len(sizes), -1)
+        counts = np.empty(order.shape)
+        for i, v in enumerate(sizes):
+            table = self._tables(into, v if into else 0)
+            along = np.take_along_axis(table, order[:, i, :, None], axis=1)
+            below = np.cumsum(along, axis=1)
+            hardest = below.sum(axis=1).argmax(axis=1)
+            single = below[np.arange(len(below)), :, hardest]
+            counts[:, i] = np.diff((below.max(axis=2) + single) / 2, axis=1, prepend=0.0)
+        unseen = np.array([_UNSEEN + (_UNSEEN_PER_SIZE / v if into else 0.0) for v in sizes])
+        flat = counts.reshape(ladder.order.shape)
+        law = smoothed(flat, ladder.possible, np.tile(unseen, len(self.members))[:, None])
+        scores = scores_of(law, self.game.shift)
+        return Options(sizes, ladder, flat, law, scores, breaking(scores, ladder.gaps, ladder.least, self.game.shift))
+
+    def _tables(self, into: int, v: int) -> Floats:
+        """(S, cells, T) how often each cell came in the draws before, for T of v labels, the likeliest first."""
+        before, rows, shape = into - v, self._pattern[: self.first], (self._overlap.shape[1], self.game.most_out + 1)
+        is_first_hardest = self.game.most_hits == 1 or v == 1 > self.game.most_in or not 1 <= v <= _MOST_COUNTED
+        near = v if is_first_hardest else min(near_labels(v, _MOST_HARD, v), _MOST_COUNTED, self.rivals - before)
+        if near == v:
+            own = self._ahead[: self.first, into] - self._ahead[: self.first, before]
+            flat = np.bincount(rows * shape[1] + own, minlength=shape[0] * shape[1])
+            seen: Floats = flat.reshape(*shape, 1).astype(np.float64)
+        else:
+            hits = hit_bits(self._draw[: self._start], self._place[: self._start] - before, near, self.first)
+            seen = count_sets(rows, hits, subsets(near, v).T, shape)
+        a, b = self.game.cells()
+        table: Floats = np.tensordot(self._overlaps, seen, 1)[:, a, b]
+        return table
+
+    def within(self, sets: Ints) -> Bools:
+        """(sets given, sets tried) whether each S lies within each U."""
+        inside: Bools = sets @ self.members.T == np.array(self._sizes)
+        return inside
+
+    def steps(self, count: int) -> list[int]:
+        """Where the steps of the block end: about so many by the next cut, and now."""
+        ends = np.linspace(self.first, self.planned, count + 1).round().astype(np.int64)[1:]
+        return [*np.unique(ends[(ends > self.first) & (ends < self.last)]).tolist(), self.last]
+
+    def tally(self, claim: Claim, subset: int, v: int, ends: Sequence[int]) -> "Tally":
+        """What a bet on this S and the last v labels of V depends on, in steps that end at `ends`."""
+        rows, depth = slice(self.first, self.last), self.game.most_in + 1
+        step = np.searchsorted(ends, np.arange(self.first, self.last), side="right")
+        row = step * depth + self._overlap[subset][self._pattern[rows]]
+        hits_in = np.bincount(row, minlength=len(ends) * depth).reshape(len(ends), depth)
+        if claim.into == 0:
+            return Tally(hits_in)
+        before = claim.into - v
+        later = self._place[self._start :] >= before
+        draw, place = self._draw[self._start :][later] - self.first, self._place[self._start :][later] - before
+        hits = np.minimum(self._hits[rows] - self._ahead[rows, before], v)
+        shape = len(ends), depth, self.game.most_out + 1
+        return Tally(hits_in, Losses(row, hits, draw, place, self.rivals - before, v, shape))
+
+    def _hits_ahead(self, most: int) -> Ints:
+        """(draws, most + 1) how many of the first 0, 1, ..., `most` labels outside L each draw hits."""
+        near = self._place < most
+        keys = self._draw[near] * (most + 1) + self._place[near] + 1
+        return np.cumsum(np.bincount(keys, minlength=self.last * (most + 1)).reshape(self.last, -1), axis=1)
 
 
 class Bets:
@@ -129,11 +293,8 @@ class Bets:
     def __init__(self, block: Block, claim: Claim, outs: Ints, course: Course) -> None:
         self.block, self.claim, self.course = block, claim, course
         self.options = block.options(claim)
-        self.law = smoothed(self.options.counts, self.options.ladder.possible, self.options.unseen)
-        self.scores = scores_of(self.law, block.game.shift)
-        self.ends = breaking(self.scores, self.options.ladder.gaps, self.options.ladder.least, block.game.shift)
         self._inside = np.repeat(block.within(outs), len(self.options.sizes), axis=1)
-        self._at_zero = self._growth(np.arange(len(self.ends)), np.zeros_like(self.ends))
+        self._at_zero = self._growth(np.arange(len(self.options.ends)), np.zeros_like(self.options.ends))
 
     @property
     def is_hopeful(self) -> bool:
@@ -143,7 +304,7 @@ class Bets:
     @cached_property
     def _reached(self) -> Floats:
         """(sets U, options) up to which r each option is expected to reach what is needed; negative where none is."""
-        reach = np.where(self._at_zero >= 0, _root(self._growth, self._at_zero, self.ends), self._at_zero)
+        reach = np.where(self._at_zero >= 0, _root(self._growth, self._at_zero, self.options.ends), self._at_zero)
         return np.where(self._inside, reach, -np.inf)
 
     @property
@@ -187,14 +348,15 @@ class Bets:
     def _steps(self, option: Ints, r: Floats, start: Floats) -> Iterator[Floats]:
         """(pairs,) what is gained by the end of each step, for these options and r, from this wealth on."""
         law, x = self._fair(option, r)
-        least = kelly_stakes(self.law[option], x) if self.course.is_eager else np.zeros(len(option))
-        slots = self._slots(option)
+        least = kelly_stakes(self.options.law[option], x) if self.course.is_eager else np.zeros(len(option))
+        a, b = self.block.game.cells()
+        slots = (a * (self.block.game.most_out + 1) + b)[self.options.ladder.order[option]]
         ends = self.block.steps(_STEPS)
         parts = [slice(*part) for part in pairwise([*np.flatnonzero(np.diff(option, prepend=-1)), len(option)])]
         tallies = [self.block.tally(self.claim, *self._option(int(option[part.start])), ends) for part in parts]
         gained = np.zeros(len(option))
         for step, first in enumerate([self.block.first, *ends[:-1]]):
-            rate = (self.claim.needed + _BEYOND - start - gained) / self._left(first)
+            rate = (self.claim.needed + _BEYOND - start - gained) / self.course.left(first)
             stake = np.where(rate > 0, np.maximum(stakes(law, x, rate), least), 0.0)
             along = np.log1p(stake[:, None] * x)
             logs = np.zeros((len(option), self.block.game.slots))
@@ -203,25 +365,15 @@ class Bets:
                 gained[part] = tally.add(step, logs[part])
             yield gained.copy()
 
-    def _left(self, first: int) -> float:
-        horizon = self.course.horizon(first)
-        return max(horizon - first, self.course.least_left * horizon)
-
     def _option(self, option: int) -> tuple[int, int]:
         """The index of S, and v."""
         subset, size = divmod(option, len(self.options.sizes))
         return subset, self.options.sizes[size]
 
-    def _slots(self, option: Ints) -> Ints:
-        """(pairs, cells) where the cells along the ladders lie in a table of a by b."""
-        a, b = self.block.game.cells()
-        slots: Ints = (a * (self.block.game.most_out + 1) + b)[self.options.ladder.order[option]]
-        return slots
-
     def _fair(self, option: Ints, r: Floats) -> tuple[Floats, Floats]:
         """(pairs, cells) the law that just breaks at r, and the payoffs that have mean 0 for it."""
         gaps, least = self.options.ladder.gaps[option], self.options.ladder.least[option]
-        scores = self.scores[option] - (self.ends[option] - r)[:, None]
+        scores = self.options.scores[option] - (self.options.ends[option] - r)[:, None]
         shift = self.block.game.shift
         return law_of(scores, shift), payoffs(scores, gaps, least, r, shift)
 
@@ -230,7 +382,7 @@ class Bets:
         needed = self.claim.needed / self.course.horizon(self.block.first)
         law, x = self._fair(option, r)
         log_g = np.log1p(stakes(law, x, np.full(len(option), needed))[:, None] * x)
-        expected: Floats = np.einsum("ij,ij->i", self.law[option], log_g) / needed - 1
+        expected: Floats = np.einsum("ij,ij->i", self.options.law[option], log_g) / needed - 1
         return expected
 
 
@@ -250,10 +402,10 @@ def _root(growth: Callable[[Ints, Floats], Floats], at_zero: Floats, ends: Float
 
 
 @cache
-def _sets_out(num_true: int, out: int) -> Ints:
-    """(sets, d) every U."""
-    sets = list(combinations(range(num_true), out))
-    marks = np.zeros((len(sets), num_true), np.int64)
+def subsets(labels: int, size: int) -> Ints:
+    """(sets, labels) every set of so many labels, the first labels before all others."""
+    sets = list(combinations(range(labels), size))
+    marks = np.zeros((len(sets), labels), np.int64)
     for row, members in enumerate(sets):
         marks[row, list(members)] = 1
     return marks
@@ -263,5 +415,146 @@ def _sets(first: Block, claim: Claim) -> Ints:
     """(sets, d) every U; for many labels single ones such that every U contains one, the likeliest before `first`."""
     d = len(first.order)
     if d <= MOST_SUBSET_LABELS or claim.out == 0:
-        return _sets_out(d, claim.out)
+        return subsets(d, claim.out)
     return np.eye(d, dtype=np.int64)[first.order[: d - claim.out + 1]]
+
+
+def _rival_sizes(into: int, most: int) -> tuple[int, ...]:
+    """The sizes v of T that are tried in a V of `into` labels, at most `most`."""
+    return tuple(sorted({v for v in (*_SIZES, into) if 1 <= v <= min(into, most)})) or (1,)
+
+
+def _subsets(order: Ints, most: int) -> Bools:
+    """(sets, d) the sets S tried: single labels, pairs, and runs in this order; single labels only where d > 12."""
+    d = len(order)
+    longest = min(most, d if d <= MOST_SUBSET_LABELS else 1)
+    runs = [tuple(range(i, i + size)) for size in range(3, longest + 1) for i in range(d - size + 1)]
+    sets = [*((i,) for i in range(d) if longest >= 1), *(combinations(range(d), 2) if longest >= 2 else ()), *runs]
+    members = np.zeros((max(1, len(sets)), d), dtype=np.bool_)
+    for row, places in enumerate(sets):
+        members[row, order[list(places)]] = True
+    return members
+
+
+@cache
+def near_labels(v: int, most: int, *sizes: int) -> int:
+    """The most labels, from v on, that have at most `most` sets of these sizes."""
+    labels = v
+    while sum(comb(labels + 1, size) for size in sizes) <= most:
+        labels += 1
+    return labels
+
+
+def count_sets(rows: Ints, hits: Ints, sets: Ints, shape: tuple[int, int]) -> Floats:
+    """(rows, hits, sets) how many draws of each row hit so many labels of each set.
+
+    Args:
+        rows: (draws,) the row of each draw.
+        hits: (draws,) the labels that each draw hits, one bit each.
+        sets: (labels, sets) the members of each set.
+        shape: How many rows there are, and how many numbers of hits.
+    """
+    labels, columns = sets.shape
+    kinds, count = np.unique(rows << labels | hits, return_counts=True)
+    own = (kinds[:, None] >> np.arange(labels) & 1) @ sets
+    keys = ((kinds >> labels)[:, None] * shape[1] + own) * columns + np.arange(columns)
+    counted = np.bincount(keys.ravel(), np.repeat(count, columns), minlength=shape[0] * shape[1] * columns)
+    return counted.reshape(*shape, columns).astype(np.float64)
+
+
+def hit_bits(draw: Ints, place: Ints, labels: int, draws: int) -> Ints:
+    """(draws,) which of the first labels each draw hits, one bit each; a hit is a draw and the place of a label."""
+    near = (place >= 0) & (place < labels)
+    return np.bincount(draw[near], 1 << place[near], minlength=draws).astype(np.int64)
+
+
+class Tally:
+    """The least that a pair with one S and any V gains in a block, step by step.
+
+    T is the v labels of V that come last in the order of the earlier draws, so none of the first |V| - v.
+
+    Args:
+        hits_in: (steps, a) how many draws hit a labels of S.
+        losses: The most that any T has lost; None without T.
+    """
+
+    def __init__(self, hits_in: Ints, losses: "Losses | None" = None) -> None:
+        self.hits_in, self.losses = hits_in.astype(np.float64), losses
+        self._plain = np.zeros(1)
+
+    def add(self, step: int, logs: Floats) -> Floats:
+        """(pairs,) what is gained from the first step to this one; logs: (pairs, slots) log g by a and b."""
+        by_hits = logs.reshape(len(logs), self.hits_in.shape[1], -1)
+        self._plain = self._plain + by_hits[:, :, 0] @ self.hits_in[step]
+        return self._plain if self.losses is None else self._plain - self.losses.add(step, by_hits[:, :, :1] - by_hits)
+
+
+class Losses:
+    """The most that any T has lost, step by step.
+
+    Args:
+        row: (draws,) the step of each draw and its hits on S, as step * depth + a.
+        hits: (draws,) B, the hits of each draw on the labels that T can hold, at most v.
+        draw: (hits,) the draw of each of these hits.
+        place: (hits,) its label, by its place in the order of the earlier draws.
+        labels: How many labels T can hold.
+        v: The number of labels in T.
+        shape: The number of steps, and how many a and B there are.
+    """
+
+    def __init__(
+        self, row: Ints, hits: Ints, draw: Ints, place: Ints, labels: int, v: int, shape: tuple[int, int, int]
+    ) -> None:
+        self.v = v
+        steps, depth, span = shape
+        self.is_counted = 1 < self.v <= _MOST_COUNTED and span > 2  # where T is hit once at most, weights are exact
+        self.near = min(near_labels(self.v, _MOST_SETS, self.v, self.v - 1), labels) if self.is_counted else 0
+        columns = max(self.near, int(place.max(initial=-1)) + 1)
+        slot = row * span + hits
+        table = np.bincount(slot[draw] * columns + place, minlength=steps * depth * span * columns)
+        table = table.reshape(steps, depth * span, columns)
+        self.used = np.flatnonzero(table.any(axis=(0, 2)))
+        self.table = table[:, self.used].astype(np.float64)
+        if self.is_counted:
+            bits = hit_bits(draw, place, self.near, len(row))
+            sizes = (subsets(self.near, size).T for size in (self.v, self.v - 1))
+            counts = [count_sets(row, bits, sets, (steps * depth, span)) for sets in sizes]
+            self.whole, self.fewer = (each.reshape(steps, depth * span, -1) for each in counts)
+        zero = np.zeros((1, 1))
+        self._weights = self._whole = self._fewer = self._first = self._last = zero
+
+    def add(self, step: int, lost: Floats) -> Floats:
+        """(pairs,) the most that any T has lost from the first step to this one; lost: (pairs, a, b) psi in it."""
+        self._weights = self._weights + self._by_label(step, lost / np.maximum(np.arange(lost.shape[2]), 1))
+        most = _largest(self._weights, self.v)
+        return np.minimum(most, self._counted(step, lost)) if self.is_counted else most
+
+    def _counted(self, step: int, lost: Floats) -> Floats:
+        """(pairs,) the most that any T has lost: exactly among the near labels, else by one label less."""
+        flat = lost.reshape(len(lost), -1)
+        self._whole = self._whole + flat @ self.whole[step]
+        most: Floats = self._whole.max(axis=1)
+        if self.table.shape[2] == self.near:
+            return most
+        self._fewer = self._fewer + flat @ self.fewer[step]
+        alone = np.broadcast_to(lost[:, :, 1:2], lost.shape)
+        self._first = self._first + self._by_label(step, alone)[:, : self.near]
+        self._last = self._last + self._by_label(step, np.diff(lost, axis=2, prepend=0.0))[:, self.near :]
+        outside = -np.sort(-self._last, axis=1)[:, : self.v]
+        instead = np.sort(self._first, axis=1)[:, : outside.shape[1] - 1]
+        more = np.cumsum(outside[:, 1:] - instead, axis=1).max(axis=1, initial=0.0)
+        beside: Floats = self._fewer.max(axis=1) + outside[:, 0] + more
+        return np.maximum(most, beside)
+
+    def _by_label(self, step: int, each: Floats) -> Floats:
+        """(pairs, labels) the sum of `each`, (pairs, a, B), over the draws of a step that hit the label."""
+        total: Floats = each.reshape(len(each), -1)[:, self.used] @ self.table[step]
+        return total
+
+
+def _largest(values: Floats, count: int) -> Floats:
+    """(rows,) the sum of the largest values of each row; none is negative."""
+    if values.shape[1] > count:
+        values = np.partition(values, values.shape[1] - count, axis=1)[:, values.shape[1] - count :]
+    total: Floats = values.sum(axis=1)
+    return total
