@@ -105,11 +105,6 @@ def one_byte(folder):
     shard_path(folder, 0).write_bytes(content)
 
 
-def votes_of_another_image(folder):
-    other = row(RUN, 1).votes.tobytes()
-    edit_cell(folder, "votes", lambda votes: other)
-
-
 def exchanged(folder):
     first, last = shard_path(folder, 0), shard_path(folder, 2)
     content = first.read_bytes()
@@ -135,12 +130,10 @@ def several_rows_together(folder):
 DAMAGES = {
     truncated: "votes-00000.parquet is damaged",
     one_byte: "votes-00000.parquet is damaged",
-    votes_of_another_image: "votes-00000.parquet is damaged: its rows have another checksum",
     junk: "votes-00000.parquet is damaged",
     several_rows_together: "votes-00000.parquet is damaged: .* not one image in each row group",
     exchanged: "votes-00000.parquet does not hold the 2 images of shard 0",
     another_run: "votes-00000.parquet comes from another run",
-    lambda folder: edit_cell(folder, "bare", lambda votes: votes[::-1]): "its rows have another checksum",
     lambda folder: edit_metadata(folder, 0, index=1): "does not hold the 2 images of shard 0",
     lambda folder: edit_metadata(folder, 0, failures=[FAILURE]): "does not hold the 2 images of shard 0",
     lambda folder: edit_metadata(folder, 0, failures=[3]): r"damaged: failures\[0\]: expected `object`",

@@ -1,14 +1,15 @@
-"""The files of a votes folder beside its manifest and shards, and what may be replaced or removed."""
+"""A votes folder: which of its files are of votes, and may be replaced or removed; and the source of the votes."""
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from multiguard.errors import InvalidInputError
-from multiguard.io.files import is_regular, read_regular
+from multiguard.errors import InvalidInputError, VotesError
+from multiguard.io.files import is_regular, mentions, read_regular, remove_partial_files
 from multiguard.io.records import decode_json
 from multiguard.io.writer import check_foreign
-from multiguard.votes.shards import MANIFEST_NAME, is_own_manifest, own_shards
+from multiguard.votes.shards import MANIFEST, MANIFEST_NAME, SHARD, Manifest, is_shard_file, load_manifest, shard_name
 
 SOURCE_FILE = "source.json"  # which images and which model
 SOURCE_KEYS = {"data", "model", "command", "files"}  # files: the hash of their names, sizes and times
@@ -44,17 +45,46 @@ def check_votes_folder(folder: Path, *, force: bool) -> None:
         check_foreign([folder], ours.__contains__)
 
 
+def own_shards(folder: Path) -> list[Path]:
+    """The files that are shards of any run: as their content says, or as the manifest beside them says."""
+    try:
+        listed = {shard_name(index) for index in range(load_manifest(folder).shard_count)}
+    except VotesError:
+        listed = set()
+    return [path for path in sorted(folder.iterdir()) if (path.name in listed and is_regular(path)) or _is_shard(path)]
+
+
+def remove_stale(folder: Path, run: Manifest, keep: Collection[int]) -> None:
+    """Remove all shards but those to keep, and the partial files of killed processes.
+
+    A file that is no shard and lies where this run would write one raises `VotesError` before anything is removed.
+    """
+    ours = own_shards(folder)
+    for path in (folder / shard_name(index) for index in range(run.shard_count)):
+        if os.path.lexists(path) and path not in ours:
+            raise VotesError(f"{path} is not a shard of votes, so it is not replaced; move it, or name another folder.")
+    names = {shard_name(index) for index in keep}
+    for path in ours:
+        if path.name not in names:
+            path.unlink()
+    remove_partial_files(folder, lambda name: name == MANIFEST_NAME or is_shard_file(name))
+
+
 def _check_votes(folder: Path) -> None:
-    checks = {MANIFEST_NAME: is_own_manifest, SOURCE_FILE: _is_own_source}
-    for name, is_ours in checks.items():
-        if os.path.lexists(folder / name) and not is_ours(folder / name):
+    manifest, source = folder / MANIFEST_NAME, folder / SOURCE_FILE
+    ours = {manifest: _is_own_manifest(manifest), source: read_source(folder).keys() == SOURCE_KEYS}
+    for path, is_own in ours.items():
+        if os.path.lexists(path) and not (is_own and is_regular(path)):
             raise InvalidInputError(
-                f"{folder / name} is not of votes, so it is not replaced; move it, or name another folder with --out"
+                f"{path} is not of votes, so it is not replaced; move it, or name another folder with --out"
             )
 
 
-def _is_own_source(path: Path) -> bool:
-    try:
-        return is_regular(path) and decode_json(read_regular(path), dict[str, Any]).keys() == SOURCE_KEYS
-    except (OSError, ValueError):
-        return False
+def _is_own_manifest(path: Path) -> bool:
+    """Whether it is a manifest of votes, of any run, damaged or not: its content says so, or shards lie beside it."""
+    return mentions(path, MANIFEST["format"]) or (is_regular(path) and any(map(_is_shard, path.parent.iterdir())))
+
+
+def _is_shard(path: Path) -> bool:
+    """Whether the content says that it is a shard, of any run or version."""
+    return is_shard_file(path.name) and mentions(path, SHARD["format"])

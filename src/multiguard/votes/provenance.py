@@ -69,6 +69,9 @@ class Provenance:
             object.__setattr__(self, name, _as_read_back(name, getattr(self, name)))
         _check_rule(self)
         _check_stops(self)
+        if not (self.draws >= 1 and self.label_names and (self.k_max is None or self.k_max >= 1)):
+            given = f"{self.draws} draws, {len(self.label_names)} labels and k_max {self.k_max}"
+            raise InvalidInputError(f"draws, labels and k_max must be at least 1; not {given}.")
         if self.pilot_draws < 0:
             raise InvalidInputError(f"pilot_draws must be 0 or more, not {self.pilot_draws}.")
         if self.noise.enumerated:

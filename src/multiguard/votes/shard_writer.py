@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from multiguard.errors import ImageFailure, VotesError
+from multiguard.votes.folder import remove_stale
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.shards import (
+    MANIFEST_NAME,
     Manifest,
     Shard,
     check_shard,
@@ -15,7 +17,6 @@ from multiguard.votes.shards import (
     open_shard,
     read_rows,
     read_shard,
-    remove_stale,
     shard_name,
     write_shard,
 )
@@ -127,9 +128,8 @@ class VotesWriter:
         with suppress(VotesError):
             if (run := self._extended()) is not None:
                 shard, heads = read_shard(self._folder, run, index)
-                file = open_shard(self._folder, index, shard.sha256)
-                rows = read_rows(file, range(len(heads)), run.provenance)
-                return {row.image_id: row for row in rows}
+                file, _ = open_shard(self._folder, index, shard.sha256)
+                return {row.image_id: row for row in read_rows(file, range(len(heads)), run.provenance)}
         return {}
 
     def _extended(self) -> Manifest | None:
@@ -173,11 +173,12 @@ class VotesWriter:
 
 def _stored_manifest(folder: Path, *, main: bool, damaged_ok: bool) -> Manifest | None:
     """The manifest of the folder; None if it has none yet, or a damaged one that may be discarded."""
+    if main and not (folder / MANIFEST_NAME).exists():
+        return None
     try:
         return load_manifest(folder)
     except VotesError as error:
-        missing, unreadable = (isinstance(error.__cause__, kind) for kind in (FileNotFoundError, OSError))
-        if (main and missing) or (damaged_ok and not unreadable):  # an unreadable manifest may be this run's
+        if damaged_ok and not isinstance(error.__cause__, OSError):  # an unreadable manifest may be this run's
             return None
         raise
 

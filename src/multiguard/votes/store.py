@@ -81,7 +81,7 @@ class _Shards:
         for index, group in groupby(positions, key=self._shard_of):
             if self._open is None or self._open[0] != index:
                 number, shard = self._shards[index]
-                self._open = (index, open_shard(self._folder, number, shard.sha256))
+                self._open = index, open_shard(self._folder, number, shard.sha256)[0]
             file, end = self._open[1], int(self._ends[index])
             start = end - file.num_row_groups
             rows += read_rows(file, [position - start for position in group], self._run)
