@@ -13,7 +13,7 @@ from multiguard.certify.rules import Rule, Threshold, TopK, check_ranks, check_s
 from multiguard.errors import InvalidInputError
 
 # How many labels a test of the order looks at, and how often betting may refuse independent draws.
-_LABELS_IN_ORDER, _REFUSED = 10, 1e-6
+_LABELS_IN_ORDER, _REFUSED = 10, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +148,7 @@ def fixed_permutation(count: int) -> Ints:
 def check_order(votes: NDArray[Any], rule: Rule, num_labels: int) -> None:
     """Raises `InvalidInputError` if the rows cannot be independent draws in the order in which they were drawn.
 
-    Independent draws are refused with a probability of at most 1e-6.
+    Independent draws are refused with a probability of at most 1e-9.
     """
     if (found := out_of_order(votes, rule, num_labels, _REFUSED)) is not None:
         raise InvalidInputError(

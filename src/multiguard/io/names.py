@@ -7,7 +7,7 @@ from difflib import get_close_matches
 # A spreadsheet takes a cell that starts like this for a formula, also in full-width characters; an apostrophe in front
 # makes it text. Names that already have apostrophes in front of such a sign get one more, so that it can be undone.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-_COMPARED = 100  # characters of a name; to compare two takes up to the product of their lengths
+_COMPARED = 30  # characters of a name; to compare two takes up to the product of their lengths
 _SUGGESTED = 10  # unknown names of one list that get a hint; to find one takes a comparison with every known name
 
 
