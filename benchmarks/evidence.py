@@ -26,18 +26,18 @@ from multiguard.models.model_folder import WEIGHTS_FILE, read_card, write_card
 from multiguard.models.spec import CARD_FILE
 
 _TRAINING = shlex.split(
-    "--split train --size 448 --seed 0 --set val_split=train --set optimizer=adamw --set weight_decay=0.05 "
+    "--set split=train --size 448 --set seed=0 --set val_split=train --set optimizer=adamw --set weight_decay=0.05 "
     "--set crop=0.25 --set colour=0.4 --set dropout=0.2 --set drop_path=0.1 --set keep=last --set half=true"
 )
-_CLEAN = shlex.split("--model lite:2@288 --sigma 0 --loss bce --lr 0.0015")
+_CLEAN = shlex.split("--model lite:2@288 --sigma 0 --set loss=bce --set lr=0.0015")
 _OLDER = (
     shlex.split(  # the network that `older` has from 3,000 images; what is not named here is the default of `train`
-        "--split train --size 224 --model lite:0 --sigma 0.5 --epochs 5 --batch-size 128 --seed 0 "
+        "--set split=train --size 224 --model lite:0 --sigma 0.5 --epochs 5 --batch-size 128 --set seed=0 "
         "--set val_split=train --set keep=last"
     )
 )
 _NOISY = shlex.split(
-    "--sigma 1 --loss asl+softmax --lr 7e-4 --set cutmix=0.1 --set ema=0.9992 --set denoise_weight=0.125"
+    "--sigma 1 --set loss=asl+softmax --set lr=7e-4 --set cutmix=0.1 --set ema=0.9992 --set denoise_weight=0.125"
 )
 
 
@@ -158,14 +158,14 @@ class Evidence:
 
     def _train(self, name: str, *options: object) -> "Step":
         sizes = self.sizes
-        data = ("--data", "coco", "--root", self.coco, "--val-images", sizes.val_images)
+        data = ("--data", "coco", "--root", self.coco, "--set", f"val_images={sizes.val_images}")
         some = () if sizes.train_images is None else ("--images", sizes.train_images)
         step = self._multiguard("train", *data, *some, *options, "--out", self.out / "models" / name)
         return replace(step, name=f"train {name}")
 
     def _larger(self) -> tuple[object, ...]:
         """The options of training at 448 pixels."""
-        how = ("--epochs", self.sizes.epochs, "--batch-size", self.sizes.train_batch, "--set", "cache=true")
+        how = ("--epochs", self.sizes.epochs, "--batch-size", self.sizes.train_batch)
         return (*how, *(() if self.rehearse else ("--set", "compile=true")), *_TRAINING)
 
     def _multiguard(self, *words: object) -> "Step":

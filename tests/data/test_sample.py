@@ -1,9 +1,12 @@
-"""Random subsets and held-out parts of a dataset."""
+"""Random subsets and held-out parts of a dataset, and datasets decoded into one array."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from multiguard.data import DigitsDataset, hold_out, subset
+from multiguard.data import DigitsDataset, Sample, hold_out, load_pixels, open_dataset, subset
 from multiguard.errors import DataError
 
 
@@ -41,3 +44,45 @@ def test_hold_out():
     assert set(kept.ids) | set(held.ids) == set(dataset.ids)
     with pytest.raises(DataError, match="leaves one part empty"):
         hold_out(dataset, 0.001)
+
+
+def test_load_pixels():
+    """Every image and label is there, in order."""
+    dataset = DigitsDataset("val", images=20)
+    pixels = load_pixels(dataset, workers=3)
+    assert pixels.images.shape == (20, 3, 32, 32)
+    for index, sample in enumerate(dataset):
+        np.testing.assert_array_equal(pixels.images[index], sample.image)
+        assert tuple(np.flatnonzero(pixels.targets[index])) == sample.labels
+
+
+def test_different_sizes(tmp_path):
+    """Images of different sizes are refused."""
+    for name, size in (("a.png", 8), ("b.png", 9)):
+        Image.new("L", (size, size)).save(tmp_path / name)
+    (tmp_path / "labels.csv").write_text("file,labels\na.png,x\nb.png,x\n")
+    with pytest.raises(DataError, match=r"b\.png: uint8 \(3, 9, 9\) among uint8 \(3, 8, 8\)"):
+        load_pixels(open_dataset("folder", root=tmp_path, split="all"))
+
+
+def test_float_image():
+    """A float image is refused rather than truncated to integers."""
+
+    class Float:
+        name, label_names, ids, labels = "float", ("x",), ("0",), ((),)
+
+        def __len__(self):
+            return 1
+
+        def __getitem__(self, index):
+            return Sample("0", np.full((3, 2, 2), 0.5, dtype=np.float32), ())
+
+    with pytest.raises(DataError, match="float32"):
+        load_pixels(Float())
+
+
+def test_targets_of_wrong_shape():
+    """Targets that do not fit the labels are refused."""
+    pixels = load_pixels(DigitsDataset("val", images=4))
+    with pytest.raises(DataError, match=r"targets \(4, 10\) and 4 ids; expected \(4, 3\)"):
+        replace(pixels, label_names=("a", "b", "c"))

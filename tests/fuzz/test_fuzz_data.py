@@ -21,7 +21,7 @@ from tests.fuzz.mutations import (
     write_file,
 )
 
-from multiguard.data import load_pixels, open_dataset
+from multiguard.data import open_dataset
 from multiguard.data.coco import COCO_CATEGORY_IDS, COCO_LABELS
 from multiguard.data.config import DataConfig
 from multiguard.data.image import read_image
@@ -156,19 +156,3 @@ def test_image_bytes(tmp_path, kind, examples):
         assert found is None or (found.shape == (3, 8, 8) and found.dtype == np.uint8)
 
     fuzz(check, damaged(held.getvalue()), examples)
-
-
-@soaked
-def test_cached_pixels(images, tmp_path, examples):
-    """A cache of decoded images is mapped or refused."""
-    dataset = open_dataset("folder", root=images / "folder", split="test", size=4)
-    expected = load_pixels(dataset, workers=1, cache=tmp_path / "cache").images.shape
-    (path,) = [file for file in (tmp_path / "cache").iterdir() if file.suffix == ".npy"]
-    content = path.read_bytes()
-
-    def check(data: bytes) -> None:
-        write_file(path, data)
-        found = read_or_refused(lambda: np.array(load_pixels(dataset, workers=1, cache=tmp_path / "cache").images))
-        assert found is None or (found.shape[0], found.ndim, found.dtype) == (expected[0], 4, np.uint8)
-
-    fuzz(check, damaged(content), examples)

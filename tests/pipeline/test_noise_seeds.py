@@ -9,7 +9,7 @@ import torch
 import yaml
 from tests.pipeline.tiny_run import command, state
 
-from multiguard.io.commands import with_seeds
+from multiguard.io.records import with_seeds
 from multiguard.run.arms import read_record
 from multiguard.votes import read_votes
 

@@ -224,7 +224,6 @@ def test_further_training(home, data):
         ({"model": None}, None, "no model given for 'folder'"),
         ({"denoiser": "none.pth"}, SIZE, "no such weights file"),
         ({"sigma": 0.2}, SIZE, "holds a run with other settings: "),
-        ({"cache": True}, SIZE, "no folder that can be written to"),
         ({"epochs": 2, "denoise_epochs": 1}, SIZE, "no U-Net in front"),
         ({"denoise_weight": 0.5}, SIZE, "denoise_weight is 0.5, and the network has no U-Net in front"),
         ({"drop_path": 0.1}, SIZE, "only lite networks can skip blocks"),
@@ -237,7 +236,7 @@ def test_early_mistakes(home, data, monkeypatch, change, size, message):
     config = CONFIG.replace(**{"denoiser": None, **change})
     out = home / "m" if {"sigma"} & change.keys() else home / "n"
     with pytest.raises(MultiGuardError, match=message):
-        train(config, data.replace(size=size), out=out, cache=home / "names.txt")
+        train(config, data.replace(size=size), out=out)
 
 
 def test_run_of_own_module(home):

@@ -41,7 +41,7 @@ def attack_command(
     Example: multiguard attack runs/certificates --images 100 --out runs/attack
     """
     from multiguard.attack import attack as run_attack
-    from multiguard.io.folders import check_content, check_inside
+    from multiguard.io.files import check_content, check_inside
     from multiguard.run.arms import beside_certificates, find_certificates
 
     named = _model(model)

@@ -52,7 +52,7 @@ def certify_command(
     """
     from multiguard.evaluate import certify_votes, read_tuned
     from multiguard.evaluate.certification import certify_request
-    from multiguard.io.folders import check_content, check_inside
+    from multiguard.io.files import check_content, check_inside
     from multiguard.votes import read_votes
     from multiguard.votes.folder import read_source
 

@@ -29,7 +29,7 @@ def train_command(data: _Data, out: _Out, config: _Train, force: ForceOther = Fa
 
     Example: multiguard train --data digits --sigma 0.25 --out runs/digits
     """
-    from multiguard.io.folders import check_content
+    from multiguard.io.files import check_content
     from multiguard.train import train as run
     from multiguard.train.checkpoint import check_model_folder
 

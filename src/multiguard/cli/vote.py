@@ -71,7 +71,7 @@ def vote_command(
 
     Example: multiguard vote --model runs/digits --data digits --images 100 --out runs/votes
     """
-    from multiguard.io.folders import check_content
+    from multiguard.io.files import check_content
     from multiguard.smooth import vote as votes_of
 
     named, goal = named_noise(noise.sigma, noise.noise), _target(vote, target)

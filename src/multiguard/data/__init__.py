@@ -5,8 +5,7 @@ from multiguard.data.digits import DigitsDataset
 from multiguard.data.image import image_hash, read_image
 from multiguard.data.image_folder import open_images
 from multiguard.data.in_memory import as_dataset
-from multiguard.data.pixel_cache import Pixels, load_pixels
-from multiguard.data.sample import Dataset, IndexedDataset, Sample, hold_out, subset
+from multiguard.data.sample import Dataset, IndexedDataset, Pixels, Sample, hold_out, load_pixels, subset
 
 __all__ = [
     "DataConfig",

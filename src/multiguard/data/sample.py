@@ -1,8 +1,9 @@
-"""Samples, and the datasets that yield them: listed image files, and random subsets of any dataset."""
+"""Samples, and the datasets that yield them: listed image files, random subsets of any dataset, and decoded ones."""
 
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -10,7 +11,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.data.image import read_image
+from multiguard.data.image import decoding_threads, read_image
 from multiguard.errors import DataError
 from multiguard.io.files import real_path
 from multiguard.io.names import is_unicode
@@ -199,6 +200,72 @@ def _random_order(dataset: Dataset, seed: int) -> list[int]:
     if seed < 0:
         raise DataError(f"{dataset.name}: the seed is {seed}; it must be at least 0")
     return [int(position) for position in np.random.default_rng(seed).permutation(len(dataset))]
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """A decoded dataset: one image, one id and one row of targets for each sample; anything else raises `DataError`.
+
+    >>> Pixels("two", ("cat",), ("a", "b"), np.zeros((2, 3, 8, 8), np.uint8), np.array([[1], [0]], np.uint8)).ids
+    ('a', 'b')
+    """
+
+    name: str
+    label_names: tuple[str, ...]
+    ids: tuple[str, ...]
+    images: NDArray[np.uint8]  # (n, 3, height, width)
+    targets: NDArray[np.uint8]  # (n, c), 1 where the label is present
+
+    __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        expected = (len(self.images), len(self.label_names))
+        if self.targets.shape != expected or len(self.ids) != len(self.images):
+            given = f"targets {self.targets.shape} and {len(self.ids)} ids"
+            raise DataError(f"{self.name}: {given}; expected {expected}, one row per image and one column per label")
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+def load_pixels(dataset: IndexedDataset, *, workers: int | None = None, progress: Progress | None = None) -> Pixels:
+    """Every image of the dataset in order, decoded once; one that cannot be read raises `ImageError`.
+
+    Args:
+        dataset: Images of one size: open it with `size`.
+        workers: Decoding threads; None for one per core.
+        progress: Called with the number of images decoded and their total.
+
+    >>> from multiguard.data import open_dataset
+    >>> pixels = load_pixels(open_dataset("digits", split="val", images=20))
+    >>> pixels.images.shape, pixels.targets.shape
+    ((20, 3, 32, 32), (20, 10))
+    """
+    threads = decoding_threads(workers)
+    if len(dataset) == 0:
+        raise DataError(f"{dataset.name}: no images to decode")
+    images = np.empty((len(dataset), *dataset[0].image.shape), dtype=np.uint8)
+
+    def fill(index: int) -> None:
+        sample = dataset[index]
+        if sample.image.shape != images.shape[1:] or sample.image.dtype != np.uint8:
+            given = f"{sample.image.dtype} {sample.image.shape}"
+            raise DataError(f"{sample.id}: {given} among uint8 {images.shape[1:]}; open the dataset with one size")
+        images[index] = sample.image
+
+    with ThreadPoolExecutor(threads) as pool:
+        for done, _ in enumerate(pool.map(fill, range(len(dataset))), start=1):
+            if progress is not None:
+                progress(done, len(dataset))
+    return Pixels(dataset.name, tuple(dataset.label_names), tuple(dataset.ids), images, target_matrix(dataset))
+
+
+def target_matrix(dataset: IndexedDataset) -> NDArray[np.uint8]:
+    """(n, c) uint8, 1 where the label is present; no image is decoded."""
+    targets = np.zeros((len(dataset), len(dataset.label_names)), dtype=np.uint8)
+    for row, labels in zip(targets, dataset.labels, strict=True):
+        row[list(labels)] = 1
+    return targets
 
 
 def fewer_images(requested: int, there: int) -> str:

@@ -1,4 +1,4 @@
-"""Atomic writes, checksums, and files that anyone may have written."""
+"""Atomic writes, checksums, files that anyone may have written, and where a command may write."""
 
 import errno
 import hashlib
@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Literal
 
 from multiguard.errors import DataError, InvalidInputError
 
@@ -20,6 +20,15 @@ MOST_TEXT = 1 << 30  # bytes of a text file; COCO's listing has half of them
 MOST_TABLE = 1 << 35  # bytes of a table
 _MOST_LIST = 1 << 28  # bytes of a list: ten times the longest one of a known dataset
 _BLOCK = 1 << 20
+RECORD_FILE = "run.json"
+Content = Literal["a model", "votes", "certificates", "an attack", "a run"]
+_MARKERS: dict[Content, str] = {
+    "a model": "model.json",
+    "votes": "manifest.json",
+    "certificates": "certificates.parquet",
+    "an attack": "attack.parquet",
+    "a run": RECORD_FILE,
+}
 _PARTIAL = re.compile(r"\.(?P<name>.+)\.[^.]+\.part")
 
 
@@ -180,3 +189,27 @@ def open_parquet(content: bytes) -> "pq.ParquetFile":
     if not 0 <= file.metadata.num_rows <= len(content):
         raise ValueError(f"it claims {file.metadata.num_rows:,} rows in {len(content):,} bytes")
     return file
+
+
+def check_content(out: Path, content: Content) -> None:
+    """Raises `InvalidInputError` if the folder holds something else than what is to be written there."""
+    for other, name in _MARKERS.items():
+        if other != content and (out / name).is_file():
+            raise InvalidInputError(
+                f"{out} holds {other} ({name}), where {content} would go; name another folder with --out"
+            )
+
+
+def check_inside(home: Path, *paths: Path) -> None:
+    """Raises `InvalidInputError` unless these paths, there or not, stay in the folder when links are followed.
+
+    The folder may itself be a link, which its owner named.
+    """
+    inside = real_path(home)
+    for path in paths:
+        # The folder above, named as "..", is no link.
+        if path.name != ".." and not real_path(path).is_relative_to(inside):
+            raise InvalidInputError(
+                f"{path} is a link that leads out of {home}, to {real_path(path)}, and nothing is written there; "
+                "remove the link, or make the whole folder a link"
+            )

@@ -1,7 +1,9 @@
-"""Typed JSON records from files that anyone may have written: a file has one meaning or is refused."""
+"""Records in JSON, and YAML that people write: a file that anyone may have written has one meaning or is refused."""
 
 import hashlib
 import json
+import re
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,6 +11,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 import msgspec
+import yaml
 
 from multiguard.errors import InvalidInputError
 
@@ -153,3 +156,78 @@ def _check(value: Any, record: Any, path: str) -> None:
             _check(value[index], part, f"{path}[{index}]")
     elif isinstance(record, int | float) and not abs(record) <= sys.float_info.max:
         raise ValueError(f"{path}: {str(record)[:20]} is not a finite number that a float can hold")
+
+
+def parse_yaml(text: str, name: str) -> Any:
+    r"""The plain values of a YAML text; anything else, or a repeated key, raises `InvalidInputError`.
+
+    >>> parse_yaml("lr: 1e-3", "mine.yaml")
+    {'lr': 0.001}
+    >>> parse_yaml("k: 3\nk: 4", "mine.yaml")
+    Traceback (most recent call last):
+    multiguard.errors.InvalidInputError: mine.yaml, line 2: the key 'k' stands twice
+
+    Args:
+        text: The YAML.
+        name: What to call the text in a message.
+    """
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
+        raise InvalidInputError(f"{name}{line}: {error.problem or error.context}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise InvalidInputError(f"{name}: not YAML ({' '.join(str(error).split())})") from error
+    except RecursionError:
+        raise InvalidInputError(f"{name}: nested too deeply") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain YAML that refuses repeated keys and references, and reads 1e-3 as a number.
+
+    A few lines of references to references can stand for more values than any memory holds; nobody needs one here.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """The next node, if it is not a reference."""
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "references (*name) are not read; write it out", None)
+        return super().compose_node(parent, index)
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.value in seen:
+            raise yaml.constructor.ConstructorError(None, None, f"the key '{key.value}' stands twice", key.start_mark)
+        seen.add(str(key.value))
+    loader.flatten_mapping(node)
+    mapping: dict[Any, Any] = loader.construct_mapping(node, deep=True)
+    return mapping
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(?:\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+
+
+def with_seeds(command: str, *, seed: int, noise_seed: int) -> str:
+    """The command of a vote or a run with its seeds named, that of the sample of images and that of the noise.
+
+    Any other command stays as it is.
+
+    >>> with_seeds("multiguard vote --data coco --seed 3 --out votes", seed=3, noise_seed=71)
+    'multiguard vote --data coco --seed 3 --out votes --noise-seed 71'
+    >>> with_seeds("multiguard run digits", seed=0, noise_seed=71)
+    'multiguard run digits --set data.seed=0 --set vote.noise_seed=71'
+    """
+    words = shlex.split(command)
+    if words[1:2] == ["vote"]:
+        named = {word.partition("=")[0] for word in words}
+        for option, number in (("--seed", seed), ("--noise-seed", noise_seed)):
+            words += [] if option in named else [option, str(number)]
+    elif words[1:2] == ["run"]:
+        for change in (f"data.seed={seed}", f"vote.noise_seed={noise_seed}"):
+            words += [] if change in words else ["--set", change]
+    return shlex.join(words)

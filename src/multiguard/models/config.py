@@ -8,7 +8,7 @@ from msgspec import Meta
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.config import Config, described, from_tree
 from multiguard.io.files import is_regular, read_regular, real_path
-from multiguard.io.yaml_text import parse_yaml
+from multiguard.io.records import parse_yaml
 from multiguard.models.spec import parse_spec
 
 _CHANNELS = 3

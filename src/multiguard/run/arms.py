@@ -9,8 +9,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Results, read_certificates
 from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
 from multiguard.io.config import Config, from_tree
-from multiguard.io.files import read_regular
-from multiguard.io.folders import RECORD_FILE
+from multiguard.io.files import RECORD_FILE, read_regular
 from multiguard.io.records import decode_json
 from multiguard.report.config import ReportConfig
 from multiguard.run.recipe import Recipe

@@ -11,7 +11,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.io.config import Config, field_types, from_tree, members, plain_type, to_tree
 from multiguard.io.files import read_regular
 from multiguard.io.names import unknown_name
-from multiguard.io.yaml_text import parse_yaml
+from multiguard.io.records import parse_yaml
 from multiguard.models.config import ModelConfig
 from multiguard.run.recipe import Recipe
 

@@ -12,12 +12,18 @@ from multiguard.certify.noise import given_noise
 from multiguard.data.config import default_split
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate import Results, certify_votes
-from multiguard.io.commands import with_seeds
 from multiguard.io.config import to_tree
-from multiguard.io.files import read_regular, remove_partial_files, require_folder, write_atomically
-from multiguard.io.folders import RECORD_FILE, check_content, check_inside
+from multiguard.io.files import (
+    RECORD_FILE,
+    check_content,
+    check_inside,
+    read_regular,
+    remove_partial_files,
+    require_folder,
+    write_atomically,
+)
 from multiguard.io.lock import folder_lock
-from multiguard.io.records import encode_json
+from multiguard.io.records import encode_json, with_seeds
 from multiguard.io.writer import check_foreign
 from multiguard.models.config import ModelConfig
 from multiguard.models.spec import parse_spec
@@ -164,7 +170,6 @@ class _Steps:
                 config,
                 data,
                 out=home,
-                cache=self._out / "cache",
                 force=self._force,
                 progress=progress,
                 on_epoch=self._observer.on_epoch,
@@ -309,7 +314,7 @@ def _check_own(out: Path, *, force: bool) -> None:
     A folder that holds other files becomes a run's only with `force`.
     """
     check_content(out, "a run")
-    check_inside(out, *(out / name for name in (*_FILES, "cache")))
+    check_inside(out, *(out / name for name in _FILES))
     if (out / RECORD_FILE).is_file():
         return
     for name in _FILES:

@@ -19,7 +19,7 @@ from multiguard.data.image import image_hash
 from multiguard.data.in_memory import as_dataset, first_input
 from multiguard.data.sample import Dataset, Sample
 from multiguard.errors import DataError, ImageError, ImageFailure, InvalidInputError, ModelError, VotesError
-from multiguard.io.folders import check_content
+from multiguard.io.files import check_content
 from multiguard.io.lock import folder_lock
 from multiguard.io.ranks import this_rank
 from multiguard.models.classifier import state_checksum, state_hash

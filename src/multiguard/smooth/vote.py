@@ -12,13 +12,12 @@ from multiguard.data.sample import Dataset, IndexedDataset, fewer_images, image_
 from multiguard.errors import ImageError, InvalidInputError, VotesError
 from multiguard.evaluate import CertifyConfig
 from multiguard.evaluate.scores import failed_words
-from multiguard.io.commands import with_seeds
 from multiguard.io.config import to_tree
 from multiguard.io.files import remove_partial_files, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.names import shorten_names
 from multiguard.io.ranks import this_rank
-from multiguard.io.records import encode_json
+from multiguard.io.records import encode_json, with_seeds
 from multiguard.models.classifier import Classifier, state_hash
 from multiguard.models.config import ModelConfig
 from multiguard.models.loading import chosen_noise, folder_noise, load_model, square_size, unnamed_labels

@@ -15,7 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from multiguard.data import IndexedDataset, Pixels
-from multiguard.data.pixel_cache import target_matrix
+from multiguard.data.sample import target_matrix
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import file_checksum, is_regular, write_atomically
 from multiguard.io.records import convert, decode_json

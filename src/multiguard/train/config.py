@@ -19,7 +19,7 @@ _DEFAULTS = {"epochs": 45, "lr": 1e-3, "crop": 0.5, "shift": 0, "flip": True}
 _OWN_DEFAULTS = {"digits": {"epochs": 4, "lr": 2e-3, "crop": 1.0, "shift": 2, "flip": False}}
 # A model card has these, or the hashes of what they name, beside the config; the last four do not change the model.
 _BESIDE = {"sigma", "val_sigma", "model", "weights", "labels", "split", "val_split", "images", "val_images"}
-_BESIDE |= {"denoiser", "teacher", "half", "cache", "workers", "compile"}
+_BESIDE |= {"denoiser", "teacher", "half", "workers", "compile"}
 
 
 class TrainConfig(Config, frozen=True):
@@ -88,7 +88,6 @@ class TrainConfig(Config, frozen=True):
     denoiser: Annotated[Path | None, described("FFDNet weights for a denoiser in front of the network.")] = None
     teacher: Annotated[Path | None, described("A model folder whose scores of clean images are learnt too.")] = None
     half: Annotated[bool, described("Write the weights in half precision.")] = False
-    cache: Annotated[bool, described("Keep decoded images in a folder beside the model.")] = False
     workers: Annotated[Threads | None, described("Decoding threads [one per core].")] = None
     compile: Annotated[bool, described("Compile the forward and backward pass.")] = False
 

@@ -19,7 +19,7 @@ from multiguard.data import IndexedDataset, Pixels, load_pixels
 from multiguard.data.config import DataConfig, check_dataset
 from multiguard.data.image import decoding_threads
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.io.files import file_checksum, remove_partial_files, require_folder, write_atomically
+from multiguard.io.files import file_checksum, remove_partial_files, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.ranks import check_code, package_checksum, this_rank
 from multiguard.io.short_repr import short_repr
@@ -58,7 +58,6 @@ def train(
     data: DataConfig,
     *,
     out: Path,
-    cache: Path | None = None,
     force: bool = False,
     progress: OnProgress | None = None,
     on_epoch: OnEpoch | None = None,
@@ -79,7 +78,6 @@ def train(
         config: How to train, and from what.
         data: The dataset, and the size of its images; `split`, `images` and `seed` are those of the config.
         out: The model folder: model.safetensors, model.json, log.jsonl, curve.png, state/.
-        cache: Where decoded images are kept if the config says so; None for a folder in the model folder.
         force: Whether to discard another run's model in the folder. The same run is resumed.
         progress: Called with (activity, images done, images in all), on the main process.
         on_epoch: Called with the record of each epoch, on the main process.
@@ -100,18 +98,15 @@ def train(
         checkpoint.check_same_run(out, run_settings(card))
     if (finished := _finished(out, card, resolved)) is not None:
         return finished
-    kept = (cache or out / "cache") if config.cache else None
-    if kept is not None:
-        require_folder(kept)
     with folder_lock(out):
-        pixels, val_pixels = (_decode(split, config.workers, kept, progress) for split in splits)
+        pixels, val_pixels = (_decode(split, config.workers, progress) for split in splits)
         run = partial(fit, card, backbone.network, pixels, val_pixels, resolved, out)
         return run(denoiser=denoiser, teacher=teacher, force=force, progress=progress, on_epoch=on_epoch)
 
 
-def _decode(split: IndexedDataset, workers: int | None, cache: Path | None, progress: OnProgress | None) -> Pixels:
+def _decode(split: IndexedDataset, workers: int | None, progress: OnProgress | None) -> Pixels:
     on_image = None if progress is None else partial(progress, f"decoding {split.name}")
-    return load_pixels(split, workers=workers, cache=cache, progress=on_image)
+    return load_pixels(split, workers=workers, progress=on_image)
 
 
 def fit(
