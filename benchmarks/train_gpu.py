@@ -31,11 +31,10 @@ from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.model_folder import load_folder
 from multiguard.train import TrainConfig
 from multiguard.train.checkpoint import new_card
-from multiguard.train.feed import Feed
 from multiguard.train.loop import fit
 from multiguard.train.losses import asymmetric_loss
 from multiguard.train.start import open_splits
-from multiguard.train.trainer import Trainer, noisy_map
+from multiguard.train.trainer import Feed, Trainer, noisy_map
 
 
 def main() -> None:

@@ -167,11 +167,6 @@ def test_sample() -> None:
     assert found == [("gaussian", 0.5), ("uniform", 0.3), ("pixels", 3, 20), ("band", 2, 12)]
 
 
-def test_scaled() -> None:
-    """A fraction of the width; an ablation has none."""
-    assert [noise.scaled(0.5) for noise in NOISES] == [Gaussian(0.25), Uniform(0.15), *NOISES[2:]]
-
-
 def test_shapes() -> None:
     """An ablation is for images of one size, other noises for every input."""
     for noise in NOISES:

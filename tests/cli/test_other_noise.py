@@ -134,7 +134,6 @@ def test_refusals(place, arguments, message):
     [
         (["--noise", "band:20"], "width must be a whole number of at least 1 and at most columns = 16"),
         (["--noise", "band:4", "--sigma", 0.5], "--sigma is 0.5, Gaussian noise, and noise is band:4; give one"),
-        (["--noise", "band:4", "--set", "ramp_epochs=2"], "ramp_epochs is 2, and band:4 cannot rise"),
         (["--noise", "pixels:4", "--set", "denoiser=x.pth"], "a denoiser removes Gaussian noise only"),
     ],
 )

@@ -8,7 +8,7 @@ from multiguard.models.backbone import build_backbone
 from multiguard.train import TrainConfig, loop
 from multiguard.train.checkpoint import new_card
 
-SMALL = TrainConfig(epochs=4, batch=16, sigma=0.25, ramp_epochs=2, lr=5e-3).resolved("digits")
+SMALL = TrainConfig(epochs=4, batch=16, sigma=0.25, lr=5e-3).resolved("digits")
 
 
 def backbone(network=None):

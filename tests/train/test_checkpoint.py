@@ -7,7 +7,7 @@ from tests.train.runs import SMALL, fit
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.denoiser import FFDNet
 
-ONCE = SMALL.replace(epochs=1, ramp_epochs=0, noise="none", val_noise="gaussian:0.25")
+ONCE = SMALL.replace(epochs=1, noise="none", val_noise="gaussian:0.25")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from multiguard.train.feed import Feed, epoch_indices
+from multiguard.train.trainer import Feed, epoch_indices
 
 
 def test_epoch_indices():

@@ -84,7 +84,7 @@ def test_model_folder(val_pixels, uninterrupted):
     assert card.training["train"]["name"] == "digits train (seed 0)"
     log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     assert [record["epoch"] for record in log] == [1, 2, 3, 4]
-    assert [record["noise"] for record in log] == [f"gaussian:{0.25 * part}" for part in (1 / 3, 2 / 3, 1, 1)]
+    assert {record["noise"] for record in log} == {"gaussian:0.25"}
     assert list(card.history) == log
     assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
     best = max(record["map_noisy"] for record in log)
@@ -117,25 +117,25 @@ def test_exploding_loss(tmp_path, pixels, val_pixels):
         fit(pixels, val_pixels, SMALL, tmp_path, start=broken)
 
 
-def test_mismatched_splits(tmp_path, pixels, val_pixels):
-    """Splits with other labels, another size, no label or a common image are refused."""
-    head = {name: getattr(pixels, name)[:20] for name in ("ids", "images", "targets")}
-    cases = [
-        (replace(val_pixels, label_names=tuple("abcdefghij")), "same labels"),
-        (replace(val_pixels, images=val_pixels.images[..., :8]), "same size"),
-        (replace(val_pixels, targets=val_pixels.targets * 0), "no image has a label"),
-        (replace(pixels, name="part", **head), "20 images of part, the first 'train-0-00000', are also in digits"),
-    ]
-    for bad, message in cases:
-        with pytest.raises(InvalidInputError, match=message):
-            fit(pixels, bad, SMALL, tmp_path)
+def test_no_labels(tmp_path, pixels, val_pixels):
+    """Validation images without any label are refused."""
+    with pytest.raises(InvalidInputError, match="no image has a label"):
+        fit(pixels, replace(val_pixels, targets=val_pixels.targets * 0), SMALL, tmp_path)
+
+
+def test_edited_code(tmp_path, pixels, val_pixels, monkeypatch):
+    """A process whose files of multiguard are not those of the main one is refused before anything is trained."""
+    monkeypatch.setattr(loop, "gather_object", lambda mine: ["of other files", *mine])
+    with pytest.raises(InvalidInputError, match="this process runs other code of multiguard than the main one"):
+        fit(pixels, val_pixels, SMALL, tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_last_epoch(tmp_path, pixels, val_pixels):
     """keep="last" saves the last epoch, although an earlier one was better."""
-    steep = SMALL.replace(epochs=3, lr=0.3, keep="last")
+    steep = SMALL.replace(epochs=2, lr=0.3, keep="last")
     last = fit(pixels, val_pixels, steep, tmp_path)
-    assert last.kept["epoch"] == 3
-    assert loop.kept_epoch(last.card.history, "best")["epoch"] < 3
+    assert last.kept["epoch"] == 2
+    assert loop.kept_epoch(last.card.history, "best")["epoch"] == 1
     final = last.card.history[-1]["map_noisy"]
     assert noisy_map(load_folder(tmp_path), val_pixels, Gaussian(0.25)) == pytest.approx(final, abs=1e-6)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from multiguard.certify import BandAblation, Gaussian, PixelAblation, Uniform
+from multiguard.certify import BandAblation, Gaussian, PixelAblation
 from multiguard.errors import InvalidInputError
 from multiguard.train import TrainConfig
 from multiguard.train.config import LossName
@@ -12,9 +12,9 @@ def test_paper_defaults():
     """The defaults are the paper's; the digits have their own, and given values go first."""
     defaults = TrainConfig().resolved("coco")
     assert (defaults.loss, defaults.lr, defaults.batch, defaults.epochs) == ("asl", 1e-3, 32, 45)
-    assert defaults.validation_noise == defaults.noise_at(0) == Gaussian(0.5)
+    assert defaults.validation_noise == defaults.training_noise == Gaussian(0.5)
     clean = TrainConfig(sigma=0.0, val_sigma=0.5).resolved("coco")
-    assert (clean.noise_at(0), clean.validation_noise) == (None, Gaussian(0.5))
+    assert (clean.training_noise, clean.validation_noise) == (None, Gaussian(0.5))
     assert TrainConfig().resolved("digits").flip is False
     assert TrainConfig(flip=True).resolved("digits").flip
     assert defaults.resolved("digits") == defaults
@@ -29,7 +29,6 @@ def test_paper_defaults():
         ({"noise": "gauss:0.5"}, "unknown noise 'gauss': did you mean 'gaussian'"),
         ({"val_noise": "band:0"}, "width must be a whole number of at least 1"),
         ({"noise": "band:4", "sigma": 0.5}, "sigma is 0.5, Gaussian noise, and noise is band:4; give one of the two"),
-        ({"noise": "pixels:40", "ramp_epochs": 2}, "ramp_epochs is 2, and pixels:40 cannot rise"),
         ({"epochs": 2, "denoise_epochs": 2}, "denoise_epochs is 2 of 2 epochs"),
     ],
 )
@@ -50,18 +49,10 @@ def test_losses():
     assert set(LOSSES) == set(LossName.__args__)
 
 
-@pytest.mark.parametrize("noise", [Gaussian, Uniform])
-def test_ramp(noise):
-    """Noise rises linearly over the ramp, then stays."""
-    ramped = TrainConfig(noise=str(noise(1.0)), ramp_epochs=3)
-    assert [ramped.noise_at(epoch) for epoch in range(5)] == [*map(noise, (0.25, 0.5, 0.75, 1.0, 1.0))]
-    assert TrainConfig(noise=str(noise(0.5))).noise_at(0) == noise(0.5)
-
-
 def test_open_size():
     """An ablation gets its number of pixels or columns from the images, and must fit them."""
     opened = TrainConfig(noise="band:4", val_noise="pixels:40").resolved("coco", (8, 16))
-    assert (opened.noise_at(0), opened.validation_noise) == (BandAblation(4, 16), PixelAblation(40, 128))
+    assert (opened.training_noise, opened.validation_noise) == (BandAblation(4, 16), PixelAblation(40, 128))
     assert opened.resolved("coco", (8, 16)) == opened
     with pytest.raises(InvalidInputError, match="'pixels:40/128', but the images have 256 pixels"):
         opened.resolved("coco", (8, 32))

@@ -167,7 +167,7 @@ def test_optimizers(pixels, val_pixels, name, size):
 def denoising_trainer(pixels, val_pixels, pool=1, **more):
     torch.manual_seed(0)
     network = DenoisingNetwork(UNet(8, pool), backbone().network)
-    config = SMALL.replace(noise="gaussian:0.5", ramp_epochs=0, epochs=3, denoise_epochs=1, **more)
+    config = SMALL.replace(noise="gaussian:0.5", epochs=3, denoise_epochs=1, **more)
     return make_trainer(pixels, val_pixels, config, network), network
 
 

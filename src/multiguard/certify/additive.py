@@ -124,10 +124,6 @@ class Gaussian(_Additive):
         """What the sampler makes of this noise."""
         return sampler.gaussian(self.sigma)
 
-    def scaled(self, part: float) -> "Gaussian":
-        """The noise of this fraction of sigma."""
-        return Gaussian(self.sigma * part)
-
     @property
     def default_radii(self) -> tuple[float, ...]:
         """Half of sigma, sigma, one and a half and two."""
@@ -202,10 +198,6 @@ class Uniform(_Additive, TotalVariation):
     def sample(self, sampler: Sampler[Made]) -> Made:
         """What the sampler makes of this noise."""
         return sampler.uniform(self.half_width)
-
-    def scaled(self, part: float) -> "Uniform":
-        """The noise of this fraction of the half width."""
-        return Uniform(self.half_width * part)
 
     @property
     def default_radii(self) -> tuple[float, ...]:

@@ -85,10 +85,6 @@ class NoiseModel(ABC):
     def sample(self, sampler: Sampler[Made]) -> Made:
         """What the sampler makes of this noise."""
 
-    def scaled(self, part: float) -> "NoiseModel":
-        """The noise with this fraction of its width; an ablation, which has none, stays as it is."""
-        return self
-
     @abstractmethod
     def down(self, q: ArrayLike, radius: ArrayLike) -> Floats:
         """The least probability that an event of probability q keeps."""

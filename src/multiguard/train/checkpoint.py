@@ -17,13 +17,13 @@ from torch import Tensor
 from multiguard.data import IndexedDataset, Pixels
 from multiguard.data.sample import target_matrix
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.io.files import file_checksum, is_regular, write_atomically
+from multiguard.io.files import is_regular, write_atomically
 from multiguard.io.records import convert, decode_json
 from multiguard.io.writer import check_foreign
 from multiguard.models.backbone import Backbone
 from multiguard.models.classifier import state_hash
 from multiguard.models.denoiser import FFDNet
-from multiguard.models.model_folder import MARK, WEIGHTS_FILE, ModelCard, read_card
+from multiguard.models.model_folder import WEIGHTS_FILE, ModelCard, read_card
 from multiguard.models.spec import CARD_FILE
 from multiguard.train.config import TrainConfig
 from multiguard.version import __version__
@@ -34,15 +34,8 @@ Record = dict[str, Any]  # of a finished epoch
 STATE_FILE = Path("state") / "last.safetensors"
 LOG_FILE = "log.jsonl"
 CURVE_FILE = "curve.png"
-# The files of a model folder, the card first, and what each holds near its beginning if training wrote it.
-_MARKS = {
-    CARD_FILE: b'"architecture"',
-    WEIGHTS_FILE: MARK.encode(),
-    LOG_FILE: b'"map_noisy"',
-    CURVE_FILE: b"multiguard",
-    STATE_FILE.as_posix(): b'"progress"',
-}
-MODEL_FILES = tuple(_MARKS)
+MODEL_FILES = (CARD_FILE, WEIGHTS_FILE, LOG_FILE, CURVE_FILE, STATE_FILE.as_posix())
+_MARKS = {CARD_FILE: b'"architecture"', STATE_FILE.as_posix(): b'"progress"'}  # near the beginning of each
 _BEGINNING = 4096  # bytes
 _LONGEST_VALUE = 40  # characters in a message; a hash is longer
 
@@ -76,10 +69,7 @@ def read_progress(out: Path) -> tuple[Settings, list[Record]] | None:
 
 
 def read_tensors(out: Path) -> dict[str, dict[str, Tensor]]:
-    """Return the tensors of the state in this folder, by part and name, as `save_checkpoint` received them.
-
-    A state in which a bit was flipped would resume to another model: it raises `ModelError`.
-    """
+    """The tensors of the state in this folder, by part and name; one in which a bit was flipped raises `ModelError`."""
     with safe_open(out / STATE_FILE, framework="pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (the file is no mapping)
         stored = file.metadata()
@@ -113,7 +103,7 @@ def new_card(
     denoiser: FFDNet | None,
     provenance: Mapping[str, Any],
 ) -> ModelCard:
-    """Return the card of a run before its first epoch: all that decides its outcome, ids and targets as hashes."""
+    """The card of a run before its first epoch: all that decides its outcome, ids and targets as hashes."""
     record = {
         "recipe": config.record(),
         "train": _split_record(training),
@@ -126,7 +116,7 @@ def new_card(
     return ModelCard(backbone.architecture, *inputs, denoiser=denoiser is not None, training=record)
 
 
-def _split_record(split: IndexedDataset | Pixels) -> dict[str, Any]:
+def _split_record(split: IndexedDataset | Pixels) -> Record:
     targets = split.targets if isinstance(split, Pixels) else target_matrix(split)
     return {
         "name": split.name,
@@ -137,46 +127,27 @@ def _split_record(split: IndexedDataset | Pixels) -> dict[str, Any]:
 
 
 def run_settings(card: ModelCard) -> Settings:
-    """Return what a run must share with this card's to resume it: everything but the versions of the software."""
+    """What a run must share with this card's to resume it: everything but the versions of the software."""
     record = {key: value for key, value in card.training.items() if key != "versions"}
     more = {"architecture": card.architecture, "image_size": card.image_size, "label_names": card.label_names}
     return dict(json.loads(json.dumps({**record, **more})))
 
 
 def own_files(out: Path) -> list[Path]:
-    """Return the files in the folder that training wrote, the card first: their content shows it, not their names.
-
-    A file of one of these names that training did not write stays, and no run is started there.
-    """
-    return [out / name for name in MODEL_FILES if _is_own(out, name)]
-
-
-def _is_own(out: Path, name: str) -> bool:
-    """Whether the content shows it; a damaged card or state is vouched for by the other, the weights by the card."""
-    path = out / name
-    if _is_marked(out, name):
-        return True
-    if name == WEIGHTS_FILE and is_regular(path):
-        try:
-            return read_card(out).weights_sha256 == file_checksum(path)
-        except ModelError:
-            return False
-    pair = {CARD_FILE: STATE_FILE.as_posix(), STATE_FILE.as_posix(): CARD_FILE}
-    return name in pair and is_regular(path) and not path.parent.is_symlink() and _is_marked(out, pair[name])
+    """The files of a training in the folder, the card first; none unless training wrote the card or the state."""
+    files = [path for name in MODEL_FILES if is_regular(path := out / name) and not path.parent.is_symlink()]
+    marked = (_begins_with(out / name, mark) for name, mark in _MARKS.items() if out / name in files)
+    return files if any(marked) else []
 
 
-def _is_marked(out: Path, name: str) -> bool:
-    path = out / name
-    if not is_regular(path) or path.parent.is_symlink():
-        return False
+def _begins_with(path: Path, mark: bytes) -> bool:
     with path.open("rb") as file:
-        return _MARKS[name] in file.read(_BEGINNING)
+        return mark in file.read(_BEGINNING)
 
 
 def check_own_files(out: Path) -> None:
     """Raise `InvalidInputError` if a file or a link of somebody else lies where training would write."""
-    ours = own_files(out)
-    state = (out / STATE_FILE).parent
+    ours, state = own_files(out), (out / STATE_FILE).parent
     for path in (*([state] if state.is_symlink() else []), *(out / name for name in MODEL_FILES)):
         if os.path.lexists(path) and path not in ours:
             raise InvalidInputError(
@@ -185,10 +156,7 @@ def check_own_files(out: Path) -> None:
 
 
 def check_model_folder(folder: Path, *, force: bool) -> None:
-    """Raises `InvalidInputError` if a folder without a model holds something else; `force` writes beside it.
-
-    A file that training did not write is never replaced.
-    """
+    """Raise `InvalidInputError` if a folder without a model holds something else; `force` writes beside it."""
     check_own_files(folder)
     if not (own_files(folder) or force):
         check_foreign([folder], lambda path: path.name == STATE_FILE.parent.name and path.is_dir())
@@ -208,15 +176,14 @@ def check_same_run(out: Path, settings: Settings) -> None:
         return
     before = _flatten(run_settings(read_card(out)) if progress is None else progress[0])
     now = _flatten(settings)
-    different = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
-    if different:
-        changes = "; ".join(_difference(key, before.get(key), now.get(key)) for key in different)
+    changes = [_difference(key, before.get(key), now.get(key)) for key in sorted({*before, *now})]
+    if any(changes):
         fix = "Train with --force to replace it, or name another folder"
-        raise InvalidInputError(f"{out} holds a run with other settings: {changes}. {fix}")
+        raise InvalidInputError(f"{out} holds a run with other settings: {'; '.join(filter(None, changes))}. {fix}")
 
 
 def holds_other_run(out: Path, settings: Settings) -> bool:
-    """Return whether a run with these settings cannot resume in the folder: it holds another run or a damaged one."""
+    """Whether a run with these settings cannot resume in the folder: it holds another run or a damaged one."""
     try:
         check_same_run(out, settings)
         return False
@@ -226,9 +193,9 @@ def holds_other_run(out: Path, settings: Settings) -> bool:
         return True
 
 
-def _flatten(settings: Settings, prefix: str = "") -> dict[str, Any]:
+def _flatten(settings: Settings, prefix: str = "") -> Record:
     """The settings by dotted names; hyperparameters go by their own names."""
-    flat: dict[str, Any] = {}
+    flat: Record = {}
     for key, value in settings.items():
         inner = "" if key == "recipe" and not prefix else f"{prefix}{key}."
         flat |= _flatten(value, inner) if isinstance(value, Mapping) else {f"{prefix}{key}": value}
@@ -236,6 +203,8 @@ def _flatten(settings: Settings, prefix: str = "") -> dict[str, Any]:
 
 
 def _difference(key: str, before: Any, now: Any) -> str:
+    if before == now:
+        return ""
     texts = [json.dumps(value, ensure_ascii=False) for value in (before, now)]
     short = max(map(len, texts)) <= _LONGEST_VALUE
     return f"{key} was {texts[0]} and is {texts[1]}" if short else f"{key} has changed"

@@ -17,7 +17,7 @@ BelowOne = Annotated[float, Meta(ge=0, lt=1)]
 _NOISE = "gaussian:0.5"
 _DEFAULTS = {"epochs": 45, "lr": 1e-3, "crop": 0.5, "shift": 0, "flip": True}
 _OWN_DEFAULTS = {"digits": {"epochs": 4, "lr": 2e-3, "crop": 1.0, "shift": 2, "flip": False}}
-# A model card has these, or the hashes of what they name, beside the config; the last four do not change the model.
+# A model card has these, or the hashes of what they name, beside the config; the last three do not change the model.
 _BESIDE = {"sigma", "val_sigma", "model", "weights", "labels", "split", "val_split", "images", "val_images"}
 _BESIDE |= {"denoiser", "teacher", "half", "workers", "compile"}
 
@@ -53,7 +53,6 @@ class TrainConfig(Config, frozen=True):
     dropout: Annotated[BelowOne, described("Dropout probability in front of the head.")] = 0.0
     drop_path: Annotated[BelowOne, described("Probability that the last block of a lite is skipped.")] = 0.0
     loss: Annotated[LossName, described("asl (asymmetric), bce, softmax or asl+softmax.")] = "asl"
-    ramp_epochs: Annotated[Whole, described("Epochs in which the noise rises linearly to its value.")] = 0
     denoise_epochs: Annotated[Whole, described("First epochs, which train the U-Net in front alone.")] = 0
     denoise_weight: Annotated[NotNegative, described("Weight of the U-Net's squared error in the loss.")] = 0.0
     distill: Annotated[Probability, described("Weight of the teacher's scores in the loss, if any.")] = 0.5
@@ -93,10 +92,8 @@ class TrainConfig(Config, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        noise = given_noise(self.sigma, self.noise)
+        given_noise(self.sigma, self.noise)
         given_noise(self.val_sigma, self.val_noise)
-        if self.ramp_epochs and noise is not None and noise.startswith(("pixels", "band")):
-            raise InvalidInputError(f"ramp_epochs is {self.ramp_epochs}, and {noise} cannot rise; leave it at 0")
         if self.denoise_epochs and self.epochs is not None and self.denoise_epochs >= self.epochs:
             fix = "the network behind the U-Net needs epochs too"
             raise InvalidInputError(f"denoise_epochs is {self.denoise_epochs} of {self.epochs} epochs; {fix}")
@@ -124,10 +121,10 @@ class TrainConfig(Config, frozen=True):
         """The noise on validation images. The epoch is chosen at this noise, and the model is made for it."""
         return _parse(given_noise(self.val_sigma, self.val_noise) or self._noise)
 
-    def noise_at(self, epoch: int) -> NoiseModel | None:
-        """Return the noise of an epoch (from 0): it rises linearly until epoch `ramp_epochs`, then stays."""
-        noise = _parse(self._noise)
-        return None if noise is None else noise.scaled(min(1.0, (epoch + 1) / (self.ramp_epochs + 1)))
+    @property
+    def training_noise(self) -> Noise | None:
+        """The noise on training images."""
+        return _parse(self._noise)
 
     def record(self) -> dict[str, Any]:
         """What decides the outcome of training besides the images and the network to start from."""

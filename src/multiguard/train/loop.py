@@ -15,7 +15,7 @@ from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from multiguard.data import IndexedDataset, Pixels, load_pixels
+from multiguard.data import Pixels, load_pixels
 from multiguard.data.config import DataConfig, check_dataset
 from multiguard.data.image import decoding_threads
 from multiguard.errors import InvalidInputError, ModelError
@@ -32,7 +32,7 @@ from multiguard.train import checkpoint
 from multiguard.train.checkpoint import CURVE_FILE, LOG_FILE, MODEL_FILES, STATE_FILE, new_card, run_settings
 from multiguard.train.config import TrainConfig
 from multiguard.train.process_group import process_group
-from multiguard.train.start import check_disjoint, image_size, load_teacher, open_splits, provenance, start_backbone
+from multiguard.train.start import image_size, load_teacher, open_splits, provenance, start_backbone
 from multiguard.train.trainer import Record, Trainer
 
 OnEpoch = Callable[[Record], None]
@@ -99,14 +99,12 @@ def train(
     if (finished := _finished(out, card, resolved)) is not None:
         return finished
     with folder_lock(out):
-        pixels, val_pixels = (_decode(split, config.workers, progress) for split in splits)
+        bars = [None if progress is None else partial(progress, f"decoding {split.name}") for split in splits]
+        pixels, val_pixels = (
+            load_pixels(split, workers=config.workers, progress=bar) for split, bar in zip(splits, bars, strict=True)
+        )
         run = partial(fit, card, backbone.network, pixels, val_pixels, resolved, out)
         return run(denoiser=denoiser, teacher=teacher, force=force, progress=progress, on_epoch=on_epoch)
-
-
-def _decode(split: IndexedDataset, workers: int | None, progress: OnProgress | None) -> Pixels:
-    on_image = None if progress is None else partial(progress, f"decoding {split.name}")
-    return load_pixels(split, workers=workers, progress=on_image)
 
 
 def fit(
@@ -137,15 +135,13 @@ def fit(
         classifier = card.classifier(network)
         trainer = Trainer(classifier, pixels, val_pixels, config, accelerator, denoiser, teacher)
         run = _Run(trainer, card, denoiser, out, this_rank().is_main)
+        run.resume()
         run.finish(on_epoch, progress)
         accelerator.wait_for_everyone()
     return TrainResult(out, read_card(out), kept_epoch(run.history, config.keep))
 
 
 def _check_pixels(pixels: Pixels, val_pixels: Pixels, batch: int, processes: int) -> None:
-    check_disjoint(pixels, val_pixels)
-    if pixels.images.shape[1:] != val_pixels.images.shape[1:]:
-        raise InvalidInputError(f"{pixels.name} and {val_pixels.name} do not have images of the same size")
     if not val_pixels.targets.any():
         raise InvalidInputError(f"{val_pixels.name}: no image has a label; validation needs at least one")
     if batch % processes:
@@ -169,17 +165,15 @@ class _Run:
     def __init__(self, trainer: Trainer, card: ModelCard, denoiser: FFDNet | None, out: Path, is_main: bool) -> None:
         self.trainer, self.card, self.denoiser, self.out, self.is_main = trainer, card, denoiser, out, is_main
         self.kept: Mapping[str, Tensor] = {}
-        self.history = self._resume()
+        self.history: list[Record] = []
 
-    def _resume(self) -> list[Record]:
+    def resume(self) -> None:
         """Restore the finished epochs, and write again from the state what a kill left unfinished in the folder."""
         if self.is_main:
             for folder in (self.out, (self.out / STATE_FILE).parent):
                 remove_partial_files(folder, {Path(name).name for name in MODEL_FILES}.__contains__)
-        progress = checkpoint.read_progress(self.out)
-        if progress is None:
-            return []
-        _, history = progress
+        if (progress := checkpoint.read_progress(self.out)) is None:
+            return
         try:
             tensors = checkpoint.read_tensors(self.out)
             self.kept = tensors.pop("kept")
@@ -187,27 +181,27 @@ class _Run:
         except (SafetensorError, KeyError, RuntimeError, ValueError) as error:
             path = self.out / STATE_FILE
             raise ModelError(f"{path}: not the state of this run ({summary(error)}); delete it") from error
-        if self.is_main and not _is_current(self.out, history):
-            self._write_folder(history)
-        return history
+        _, self.history = progress
+        if self.is_main and not _is_current(self.out, self.history):
+            self._write_folder()
 
     def finish(self, on_epoch: OnEpoch | None, progress: OnProgress | None) -> None:
-        epochs = self.trainer.epochs
+        """Train the epochs that are left; without any, validate the network as it is."""
+        epochs, batch = self.trainer.epochs, self.trainer.config.batch
         if epochs == 0:
             self._save({"epoch": 0, **self.trainer.validate()})
         for epoch in range(len(self.history), epochs):
-            record = self.trainer.run_epoch(epoch, partial(self._report, progress, epoch)) | self.trainer.validate()
+
+            def on_step(step: int, steps: int, epoch: int = epoch) -> None:
+                if progress is not None and self.is_main:
+                    progress("training", (epoch * steps + step) * batch, epochs * steps * batch)
+
+            record = self.trainer.run_epoch(epoch, on_step) | self.trainer.validate()
             self._save(record)
             if self.is_main and on_epoch is not None:
                 on_epoch(record)
         if self.is_main and epochs:
             draw_curve(self.history, self.out / CURVE_FILE)
-
-    def _report(self, progress: OnProgress | None, epoch: int, step: int, steps: int) -> None:
-        """Turn the steps of an epoch into images of all epochs."""
-        if progress is not None and self.is_main:
-            batch = self.trainer.config.batch
-            progress("training", (epoch * steps + step) * batch, self.trainer.epochs * steps * batch)
 
     def _save(self, record: Record) -> None:
         """Record the epoch: the state with the weights to keep so far, then the folder."""
@@ -219,14 +213,14 @@ class _Run:
         if self.trainer.epochs:
             parts = {**self.trainer.tensors(), "kept": self.kept}
             checkpoint.save_checkpoint(self.out, run_settings(self.card), self.history, parts)
-        self._write_folder(self.history)
+        self._write_folder()
 
-    def _write_folder(self, history: Sequence[Record]) -> None:
+    def _write_folder(self) -> None:
         network = copy.deepcopy(self.trainer.averaged).cpu()
         network.load_state_dict(self.kept)
         written = network.half() if self.trainer.config.half else network
-        save_folder(self.out, replace(self.card, history=tuple(history)), written, self.denoiser)
-        log = "".join(json.dumps(record) + "\n" for record in history)
+        save_folder(self.out, replace(self.card, history=tuple(self.history)), written, self.denoiser)
+        log = "".join(json.dumps(record) + "\n" for record in self.history)
         write_atomically(self.out / LOG_FILE, lambda file: file.write(log.encode()))
 
 

@@ -3,7 +3,8 @@
 import copy
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, cast
 
@@ -21,13 +22,72 @@ from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet, denoise, denoise_first, denoiser_sigma
 from multiguard.models.networks import DenoisingNetwork
-from multiguard.train.augmentation import MODEL, STEP, VALIDATION, add_noise, augment, cutmix, derived_seed
+from multiguard.train.augmentation import MODEL, ORDER, STEP, VALIDATION, add_noise, augment, cutmix, derived_seed
 from multiguard.train.config import TrainConfig, noise_text
-from multiguard.train.feed import Feed, epoch_indices
 from multiguard.train.losses import LOSSES, binary_cross_entropy
 
 Record = dict[str, Any]
+Indices = NDArray[np.int64]
 _CHUNK = 100  # validation images per noise seed
+_FRACTION_OF_FREE_MEMORY = 0.5
+_COPIED_AT_ONCE = 4096  # images
+
+
+class Feed:
+    """The images and targets of one split, batch by batch on one device.
+
+    It keeps all images there if `resident`, and streams them if not; None keeps them on a GPU with enough free memory.
+    """
+
+    def __init__(self, pixels: Pixels, device: torch.device, resident: bool | None = None) -> None:
+        self.pixels, self.device = pixels, device
+        self.targets = torch.from_numpy(np.array(pixels.targets)).to(device)
+        free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+        keep = pixels.images.nbytes < _FRACTION_OF_FREE_MEMORY * free if resident is None else resident
+        self.images = self._copied() if keep else None
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def batches(self, indices: Sequence[Indices]) -> Iterator[tuple[Tensor, Tensor]]:
+        """For each array of indices, yield its images (B, 3, height, width) and targets (B, c), both uint8."""
+        on_device = [torch.from_numpy(array).to(self.device, non_blocking=True) for array in indices]
+        batches = self._stream(indices) if self.images is None else map(self.images.__getitem__, on_device)
+        for index, images in zip(on_device, batches, strict=True):
+            yield images, self.targets[index]
+
+    def _stream(self, indices: Sequence[Indices]) -> Iterator[Tensor]:
+        """Gather each batch in memory while the one before it is in use."""
+        with ThreadPoolExecutor(1) as pool:
+            coming = [pool.submit(self._gather, index) for index in indices[:1]]
+            for number in range(len(indices)):
+                ready = coming.pop().result()
+                coming = [pool.submit(self._gather, index) for index in indices[number + 1 : number + 2]]
+                yield ready.to(self.device, non_blocking=True)
+
+    def _gather(self, index: Indices) -> Tensor:
+        batch = torch.from_numpy(self.pixels.images[index])
+        return batch.pin_memory() if self.device.type == "cuda" else batch
+
+    def _copied(self) -> Tensor:
+        """The images on the device, copied in parts: an array that is mapped is never read into memory at once."""
+        images = self.pixels.images
+        copied = torch.empty(images.shape, dtype=torch.uint8, device=self.device)
+        for start in range(0, len(images), _COPIED_AT_ONCE):
+            part = slice(start, start + _COPIED_AT_ONCE)
+            copied[part] = torch.from_numpy(np.array(images[part])).to(self.device)
+        return copied
+
+
+def epoch_indices(count: int, batch: int, *, seed: int, epoch: int, rank: int = 0, world: int = 1) -> list[Indices]:
+    """What this rank reads in each step of an epoch: its part of the batches of one seeded shuffle.
+
+    The batches and their order are the same for every number of processes. A last, incomplete batch is dropped
+    (another one in every epoch), unless it is the only one.
+    """
+    order = np.random.default_rng(derived_seed(seed, ORDER, epoch)).permutation(count)
+    steps = max(count // batch, 1)
+    return [order[step * batch : (step + 1) * batch][rank::world] for step in range(steps)]
 
 
 class Trainer:
@@ -46,10 +106,8 @@ class Trainer:
         denoiser: FFDNet | None = None,
         teacher: Classifier | None = None,
     ) -> None:
-        self.config = config
         resolved: Any = config  # nothing in it is None
-        self.epochs: int = resolved.epochs
-        self.lr: float = resolved.lr
+        self.config, self.epochs, self.lr = config, int(resolved.epochs), float(resolved.lr)
         moves: Any = {"crop": resolved.crop, "shift": resolved.shift, "flip": resolved.flip, "colour": config.colour}
         self.augment: Callable[[Tensor, torch.Generator], Tensor] = partial(augment, **moves)
         self.accelerator, self.device = accelerator, cast(torch.device, accelerator.device)
@@ -82,7 +140,7 @@ class Trainer:
         `on_step` is called after each step with the number of steps done and of all steps of the epoch.
         """
         started, config, ranks = time.perf_counter(), self.config, {"rank": self.rank, "world": self.world}
-        noise = config.noise_at(epoch)
+        noise = config.training_noise
         indices = epoch_indices(len(self.feed), config.batch, seed=config.seed, epoch=epoch, **ranks)
         torch.manual_seed(derived_seed(config.seed, MODEL, epoch, self.rank))
         self.module.train()
@@ -116,32 +174,34 @@ class Trainer:
         loss = self._denoising_loss(noisy, augmented) if alone else self._loss(noisy, augmented, wanted, noise)
         self.stepper.zero_grad()
         self.accelerator.backward(loss)
-        if alone:
-            self._average_gradients()
+        if alone and self.world > 1:  # the U-Net alone is called without the wrapper that averages gradients
+            for parameter in self.network.parameters():
+                if parameter.grad is not None:
+                    parameter.grad = self.accelerator.reduce(parameter.grad, "mean")
         self.accelerator.clip_grad_norm_(self.classifier.parameters(), config.clip)
         self.stepper.step()
         self.average.update(epoch * steps + step)
         return loss.detach()
 
     def _loss(self, noisy: Tensor, clean: Tensor, targets: Tensor, noise: NoiseModel | None) -> Tensor:
-        """The loss of the labels, mixed with that of the teacher's scores, and with the U-Net's error added."""
+        """The loss of the labels, mixed with that of the teacher's scores, and with the U-Net's error added.
+
+        Behind a denoiser the classifier gets denoised images, and clean ones as they are.
+        """
         config = self.config
+        if self.denoiser is not None and noise is not None:
+            with torch.no_grad():
+                noisy = denoise(self.denoiser, noisy, self.denoised_sigma)
         with self._autocast():
-            logits, cleaned = self.module(self._denoise(noisy, noise))
+            logits, cleaned = self.module(noisy)
         loss = self.loss(logits.float(), targets)
         if self.teacher is not None:
-            wanted = self._teach(clean, self.teacher)
-            loss = (1 - config.distill) * loss + config.distill * binary_cross_entropy(logits.float(), wanted)
+            with torch.no_grad(), self._autocast():
+                taught = self.teacher(clean.contiguous(memory_format=self.layout)).float().sigmoid()
+            loss = (1 - config.distill) * loss + config.distill * binary_cross_entropy(logits.float(), taught)
         if config.denoise_weight:
             loss = loss + config.denoise_weight * self._squared_error(cleaned, clean)
         return loss
-
-    @torch.no_grad()
-    def _teach(self, clean: Tensor, teacher: nn.Module) -> Tensor:
-        """The teacher's probabilities of the same images without noise."""
-        with self._autocast():
-            logits: Tensor = teacher(clean.contiguous(memory_format=self.layout))
-        return logits.float().sigmoid()
 
     def _denoising_loss(self, noisy: Tensor, clean: Tensor) -> Tensor:
         with self._autocast():
@@ -157,28 +217,16 @@ class Trainer:
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.amp)
 
-    def _average_gradients(self) -> None:
-        """The U-Net alone is called without the wrapper that averages its gradients over the processes."""
-        for parameter in self.network.parameters():
-            if parameter.grad is not None and self.world > 1:
-                parameter.grad = self.accelerator.reduce(parameter.grad, "mean")
-
-    def _denoise(self, noisy: Tensor, noise: NoiseModel | None) -> Tensor:
-        """The classifier's input: denoised noisy images where there is a denoiser, clean ones as they are."""
-        if self.denoiser is None or noise is None:
-            return noisy
-        with torch.no_grad():
-            return denoise(self.denoiser, noisy, self.denoised_sigma)
-
     def validate(self) -> Record:
-        """Return the validation mAP of the averaged weights, noisy and clean; the same on every process."""
+        """The validation mAP of the averaged weights, noisy and clean; the same on every process."""
         if self.world > 1:
             broadcast(list(self.average.module.state_dict().values()))
         return {"map_noisy": self._map_at(self.config.validation_noise), "map_clean": self._map_at(None)}
 
     def _map_at(self, noise: NoiseModel | None) -> float:
-        seed = self.config.seed
-        part = noisy_scores(self.validated, self.val_feed, noise, seed, self.rank, self.world, self.amp)
+        part = noisy_scores(
+            self.validated, self.val_feed, noise, self.config.seed, self.rank, self.world, amp=self.amp
+        )
         scores = self.accelerator.reduce(part, "sum")
         return mean_average_precision(scores.cpu().numpy(), self.val_feed.pixels.targets)
 
@@ -239,7 +287,7 @@ def _adam(module: nn.Module, config: TrainConfig, lr: float, *, fused: bool) -> 
 
 
 def one_cycle(step: int, steps: int, peak: float, warmup: float = 0.1) -> float:
-    """Return the one-cycle learning rate at a step (from 0), a function that a resumed run needs no memory of.
+    """The one-cycle learning rate at a step (from 0), a function that a resumed run needs no memory of.
 
     It rises on a cosine from peak / 25 to `peak` in the fraction `warmup` of the steps, then falls on one to
     peak / 10,000. Torch's OneCycleLR peaks one step earlier, and divides by zero where the rise is one step or none.
@@ -280,9 +328,10 @@ def noisy_scores(
     seed: int,
     rank: int = 0,
     world: int = 1,
+    *,
     amp: bool = False,
 ) -> Tensor:
-    """Return the scores (n, c) of one noisy copy of each image. The seed and the device decide the noise.
+    """The scores (n, c) of one noisy copy of each image. The seed and the device decide the noise.
 
     Rows that belong to other ranks are zero, so that the sum over the ranks holds all scores.
     """
@@ -299,7 +348,7 @@ def noisy_scores(
 
 
 def noisy_map(classifier: nn.Module, pixels: Pixels, noise: NoiseModel | None, *, seed: int = 0) -> float:
-    """Return the mean average precision of a classifier in eval mode on one noisy copy of each image.
+    """The mean average precision of a classifier in eval mode on one noisy copy of each image.
 
     The classifier maps images in [0, 1] to one score per label and runs on the device of its weights. The seed decides
     the noise; None for none.
@@ -317,10 +366,9 @@ def noisy_map(classifier: nn.Module, pixels: Pixels, noise: NoiseModel | None, *
 
 
 def mean_average_precision(scores: NDArray[np.floating], targets: NDArray[np.integer]) -> float:
-    """Return the mean average precision over the labels that at least one image has, in [0, 1]; nan without any.
+    """The mean average precision over the labels that at least one image has, in [0, 1]; nan without any.
 
     Only the order of the scores (n, c) within a label matters. Targets (n, c) are 1 where the label is present.
-
     The first label is ranked perfectly; the image of the second is ranked second of three:
 
     >>> scores = np.array([[0.9, 0.5], [0.8, 0.7], [0.1, 0.2]])
