@@ -224,9 +224,7 @@ class Trainer:
         return {"map_noisy": self._map_at(self.config.validation_noise), "map_clean": self._map_at(None)}
 
     def _map_at(self, noise: NoiseModel | None) -> float:
-        part = noisy_scores(
-            self.validated, self.val_feed, noise, self.config.seed, self.rank, self.world, amp=self.amp
-        )
+        part = noisy_scores(self.validated, self.val_feed, noise, self.config.seed, self.rank, self.world, amp=self.amp)
         scores = self.accelerator.reduce(part, "sum")
         return mean_average_precision(scores.cpu().numpy(), self.val_feed.pixels.targets)
 
