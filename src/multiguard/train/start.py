@@ -50,23 +50,22 @@ def open_splits(config: TrainConfig, data: DataConfig) -> tuple[IndexedDataset, 
     if data.name == FOLDER and (names := _head_labels(config, data)) is not None:  # the table leaves the order open
         options["label_names"] = names
     open_split = partial(open_dataset, data.name, root=data.root, size=image_size(config, data), **options)
-    training: IndexedDataset = open_split(split=split)
+    dataset = open_split(split=split)
+    parts: tuple[IndexedDataset, IndexedDataset]
     if val_split in (None, split):
-        wanted = _HELD_OUT if config.val_images is None else min(_HELD_OUT, config.val_images / max(len(training), 1))
-        training, validation = hold_out(training, wanted, config.seed)
+        wanted = _HELD_OUT if config.val_images is None else min(_HELD_OUT, config.val_images / max(len(dataset), 1))
+        parts = hold_out(dataset, wanted, config.seed)
     else:
-        validation = open_split(split=val_split)
-    training = _sample(training, config.images, config.seed)
-    validation = _sample(validation, config.val_images, config.seed)
+        parts = (dataset, open_split(split=val_split))
+    training, validation = (
+        part if most is None else subset(part, min(most, len(part)), config.seed)
+        for part, most in zip(parts, (config.images, config.val_images), strict=True)
+    )
     seen = set(training.ids)
     if common := [id_ for id_ in validation.ids if id_ in seen]:  # they would flatter every epoch
         images = f"{len(common)} images of {validation.name}, the first '{common[0]}', are also in {training.name}"
         raise InvalidInputError(f"{images}; validate on another split, or omit val_split to hold out a tenth")
     return training, validation
-
-
-def _sample(split: IndexedDataset, most: int | None, seed: int) -> IndexedDataset:
-    return split if most is None else subset(split, min(most, len(split)), seed)
 
 
 def start_backbone(config: TrainConfig, data: DataConfig, training: IndexedDataset) -> Backbone:
