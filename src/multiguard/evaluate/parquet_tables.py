@@ -61,6 +61,6 @@ class TableKind:
             file = open_parquet(content)
             text = (file.schema_arrow.metadata or {}).get(METADATA_KEY, b"")
             metadata = decode_checked(text, format=self.format, version=self.version)
-            return parse(metadata, file.read().replace_schema_metadata(None), digest)
+            return parse(metadata, file.read(use_threads=False).replace_schema_metadata(None), digest)
         except Exception as error:  # a forged file can make its reader fail in any way
             raise DataError(f"{path} cannot be used: {' '.join(str(error).split())}; {self.remedy}") from error

@@ -180,7 +180,8 @@ def open_parquet(content: bytes) -> "pq.ParquetFile":
 
     More rows than bytes raise `ValueError`, and other content than Parquet raises `pyarrow.ArrowException`. Do not ask
     its footer about columns: pyarrow aborts the process if that part is damaged. Reading the columns themselves raises
-    errors as it should.
+    errors as it should. Read them with `use_threads=False`: a thread of pyarrow that still has the bytes when Python
+    ends aborts the process.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -254,7 +254,7 @@ def _read_heads(file: pq.ParquetFile, run: Provenance, *, whole: bool) -> pa.Tab
     single = all(file.metadata.row_group(i).num_rows == 1 for i in groups) or file.metadata.num_rows == 0
     if not (single and file.schema_arrow.equals(_SCHEMA)):
         raise VotesError("it has other columns, or not one image in each row group")
-    heads = file.read(columns=None if whole else HEAD).select(HEAD).replace_schema_metadata(None)
+    heads = file.read(columns=None if whole else HEAD, use_threads=False).select(HEAD).replace_schema_metadata(None)
     for name, labels, draws, _ in zip(*(heads[column].to_pylist() for column in HEAD), strict=True):
         if name is None or labels is None or draws is None or None in labels:
             raise VotesError(f"a row lacks its id, its labels or its draws: {name!r}")
@@ -272,7 +272,7 @@ def _unfit(image_id: str, error: InvalidInputError) -> VotesError:
 def read_rows(file: pq.ParquetFile, rows: Sequence[int], run: Provenance) -> list[VoteRow]:
     """Return the votes of these images of a shard; votes that do not fit the run raise `VotesError`."""
     try:
-        records = file.read_row_groups(list(rows)).to_pylist()
+        records = file.read_row_groups(list(rows), use_threads=False).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise VotesError(f"the votes of {len(rows)} images cannot be read: {error}") from error
     return [_row(record, run) for record in records]
