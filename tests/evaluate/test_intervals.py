@@ -112,9 +112,9 @@ def test_paired_differences(certified) -> None:
         np.array([certified_size(certified.radii[method][i], GRID) / len(certified.labels[i]) for i in kept])
         for method in ("joint", "paper")
     )
-    np.testing.assert_allclose(found.recall[0], (joint - paper).mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(found["recall"][0], (joint - paper).mean(axis=0), atol=1e-12)
     expected = np.array([mean_interval(column, 0.9) for column in ((joint - paper + 1) / 2).T]).T
-    np.testing.assert_allclose(found.recall[1:], 2 * expected - 1, atol=1e-8)
+    np.testing.assert_allclose(found["recall"][1:], 2 * expected - 1, atol=1e-8)
 
 
 @pytest.mark.parametrize("level", [95, 0, 1])

@@ -6,7 +6,7 @@ import pytest
 from multiguard.certify import Radii, Threshold, TopK, certified_size
 from multiguard.evaluate import scores, set_scores
 from multiguard.evaluate.intervals import mean_bands
-from multiguard.evaluate.scores import CertifiedCounts, certified_sizes
+from multiguard.evaluate.scores import certified_counts, certified_sizes
 from multiguard.io.rows import Rows
 
 RNG = np.random.default_rng(0)
@@ -16,9 +16,9 @@ FALSE = [np.sort(RNG.random(6 - d)) for d in D]
 GRID = np.linspace(0, 1, 11)
 
 
-def counts(rule) -> CertifiedCounts:
+def counts(rule):
     false = None if isinstance(rule, TopK) else Rows.of(FALSE, float)
-    return CertifiedCounts(Rows.of(TRUE, float), false, D, rule, GRID)
+    return certified_counts(Rows.of(TRUE, float), false, D, rule, GRID)
 
 
 def test_sizes():

@@ -52,7 +52,7 @@ def test_common_images(runs) -> None:
             assert each.curves["mean"].scores.recall[index] == pytest.approx(own.mean(), abs=1e-12)
             if each.differences is not None:
                 paired = own - own_recall(runs["before"], "joint", board.images, radius)
-                value, low, high = (ends[index] for ends in each.differences.recall)
+                value, low, high = (ends[index] for ends in each.differences["recall"])
                 assert value == pytest.approx(paired.mean(), abs=1e-12)
                 assert low <= value <= high
 
@@ -61,11 +61,11 @@ def test_pairing(runs) -> None:
     """Intervals are paired: narrower than those of the two runs by themselves, and symmetric for a run and itself."""
     board = compared({"one": runs["before"], "same": runs["before"]}, radii=RADII)
     found = board.contenders[1].differences
-    for difference, low, high in (found.precision, found.recall, found.f1):
+    for difference, low, high in (found["precision"], found["recall"], found["f1"]):
         assert not difference.any()
         np.testing.assert_allclose(low, -high, atol=1e-8)
     apart = compared({"one": runs["before"], "other": runs["after"]}, radii=RADII).contenders[1]
-    low, high = apart.differences.recall[1:]
+    low, high = apart.differences["recall"][1:]
     widest = np.argmax(high - low)
     unpaired = [each.curves["mean"].bands.recall for each in (apart, board.baseline)]
     assert 0 < (high - low)[widest] < sum((band[1] - band[0])[widest] for band in unpaired)
@@ -74,8 +74,8 @@ def test_pairing(runs) -> None:
 def test_baseline(runs) -> None:
     """Any of the runs may be the baseline; its differences to the others change sign."""
     first, second = (compared(runs, radii=RADII, baseline=name) for name in ("before", "after"))
-    forth = next(each for each in first.contenders if each.name == "after").differences.f1[0]
-    back = next(each for each in second.contenders if each.name == "before").differences.f1[0]
+    forth = next(each for each in first.contenders if each.name == "after").differences["f1"][0]
+    back = next(each for each in second.contenders if each.name == "before").differences["f1"][0]
     np.testing.assert_allclose(forth, -back, atol=1e-12)
     with pytest.raises(InvalidInputError, match="unknown baseline 'befor': did you mean 'before'"):
         compared(runs, baseline="befor")

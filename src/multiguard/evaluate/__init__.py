@@ -15,7 +15,7 @@ from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.certification import LabelSource, certify_votes, make_certificates
 from multiguard.evaluate.config import CertifyConfig, Parameter, SweepConfig
 from multiguard.evaluate.curves import Curve, curves, method_curve, paired_differences, radius_grid
-from multiguard.evaluate.intervals import Bands, Differences, mean_interval
+from multiguard.evaluate.intervals import Bands, mean_interval
 from multiguard.evaluate.results import Results
 from multiguard.evaluate.scores import (
     Averaging,
@@ -46,7 +46,6 @@ __all__ = [
     "Certificates",
     "CertifyConfig",
     "Curve",
-    "Differences",
     "Goal",
     "LabelScores",
     "LabelSource",

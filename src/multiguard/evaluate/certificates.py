@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from multiguard.certify.noise import Noise
 from multiguard.certify.rules import RuleName
 from multiguard.errors import ImageFailure
 from multiguard.evaluate.config import CertifyConfig
-from multiguard.evaluate.scores import CertifiedCounts
+from multiguard.evaluate.scores import Counts, certified_counts
 from multiguard.io.rows import Rows
 from multiguard.io.short_repr import short_repr
 
@@ -141,10 +141,10 @@ class Certificates:
         false = [None] * len(true) if self.false_radii is None else self.false_radii[method]
         return [Radii(*each) for each in zip(true, false, strict=True)]
 
-    def counts(self, method: Method, radius: Floats) -> CertifiedCounts:
-        """What this method certifies of each image at these radii."""
+    def counts(self, method: Method, radius: Floats) -> Iterator[Counts]:
+        """What this method certifies of each image at these radii, some images at a time."""
         false = None if self.false_radii is None else self.false_radii[method]
-        return CertifiedCounts(self.radii[method], false, self.labels.lengths, self.config.rule, radius)
+        return certified_counts(self.radii[method], false, self.labels.lengths, self.config.rule, radius)
 
     def _by_method(self, name: str) -> dict[Method, Rows[Floats]]:
         structure = as_array(self.table, name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import get_args
@@ -18,7 +17,7 @@ from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.config import CertifyConfig
-from multiguard.evaluate.intervals import Bands, Differences, mean_bands, mean_differences
+from multiguard.evaluate.intervals import Bands, mean_bands, mean_differences
 from multiguard.evaluate.scores import Averaging, Scores, average_scores, check_radius
 from multiguard.io.short_repr import short_repr
 
@@ -62,47 +61,29 @@ def curves(certificates: Certificates, radius: ArrayLike, *, bands: float | None
     """
     requested = check_radius(radius, certificates.noise)
     level = None if bands is None else check_fraction("the level of bands", bands)
-    return [
-        curve for method in certificates.methods for curve in _method_curves(certificates, method, requested, level)
-    ]
+    pairs = [(method, averaging) for method in certificates.methods for averaging in AVERAGINGS]
+    return [_curve(certificates, *pair, requested, None if pair[1] == "pooled" else level) for pair in pairs]
 
 
 def method_curve(certificates: Certificates, method: Method, radius: ArrayLike, averaging: Averaging = "mean") -> Curve:
-    """The certified scores of one method at exactly these radii; see `curves`.
-
-    >>> from multiguard import CertifyConfig, certify_votes, read_votes
-    >>> votes = read_votes(folder)  # a folder with the votes of 5 images
-    >>> certificates = certify_votes(CertifyConfig(k=10, k_prime=3), votes).certificates
-    >>> method_curve(certificates, "joint", [0.0, 0.25, 0.5]).scores.images
-    3
-    """
-    made = _method_curves(certificates, method, check_radius(radius, certificates.noise), None, (averaging,))
-    return made[0]
+    """The certified scores of one method at exactly these radii, without bands; see `curves`."""
+    return _curve(certificates, method, averaging, check_radius(radius, certificates.noise), None)
 
 
-def _method_curves(
-    certificates: Certificates,
-    method: Method,
-    radius: Floats,
-    level: float | None,
-    averagings: Sequence[Averaging] = AVERAGINGS,
-) -> list[Curve]:
-    """The curves of one method, one per averaging."""
-    counts = certificates.counts(method, radius)
-    with_labels = np.array(certificates.draws)[counts.num_true > 0]
-    return [
-        Curve(
-            method,
-            certificates.config,
-            certificates.noise,
-            averaging,
-            average_scores(counts, radius, averaging),
-            float(np.mean(with_labels)),
-            len(certificates.failures),
-            None if level is None or averaging == "pooled" else mean_bands(counts, level),
-        )
-        for averaging in averagings
-    ]
+def _curve(
+    certificates: Certificates, method: Method, averaging: Averaging, radius: Floats, level: float | None
+) -> Curve:
+    scores = average_scores(certificates.counts(method, radius), radius, averaging)
+    return Curve(
+        method,
+        certificates.config,
+        certificates.noise,
+        averaging,
+        scores,
+        float(np.mean(np.array(certificates.draws)[certificates.labels.lengths > 0])),
+        len(certificates.failures),
+        None if level is None else mean_bands(certificates.counts(method, radius), level),
+    )
 
 
 def paired_differences(
@@ -112,11 +93,12 @@ def paired_differences(
     *,
     methods: tuple[Method, Method],
     level: float = 0.95,
-) -> Differences:
+) -> dict[str, tuple[Floats, Floats, Floats]]:
     """With probability at least `level`, the mean difference of two scores on images like these lies in its interval.
 
-    The images are a random sample, and each is compared with itself. An interval holds for one score at one radius. It
-    says nothing of other noise draws, nor of the best of many runs.
+    The images are a random sample, and each is compared with itself, so what makes an image hard for both takes no
+    part. An interval holds for one score at one radius. It says nothing of other noise draws, nor of the best of many
+    runs.
 
     Args:
         ours: What one run proves.
@@ -125,12 +107,13 @@ def paired_differences(
         methods: The method of each.
         level: The confidence of each interval.
 
+    Returns:
+        For "precision", "recall" and "f1" the difference, ours minus theirs, the low and the high end, each (radii,).
+
     >>> from multiguard import CertifyConfig, certify_votes, read_votes
-    >>> votes = read_votes(folder)  # a folder with the votes of 5 images
     >>> config = CertifyConfig(k=10, k_prime=3, methods=("joint", "paper"))
-    >>> certificates = certify_votes(config, votes).certificates
-    >>> found = paired_differences(certificates, certificates, [0.0, 0.5], methods=("joint", "paper"))
-    >>> difference, low, high = found.recall
+    >>> proved = certify_votes(config, read_votes(folder)).certificates  # a folder with the votes of 5 images
+    >>> difference, low, high = paired_differences(proved, proved, [0.0, 0.5], methods=("joint", "paper"))["recall"]
     >>> difference.shape, bool((low <= difference).all() and (difference <= high).all())
     ((2,), True)
     """

@@ -47,36 +47,22 @@ class Bands:
     __repr__ = short_repr
 
 
-@dataclass(frozen=True, eq=False)
-class Differences:
-    """By how much the mean scores of one run exceed those of another on the same images, with confidence intervals.
-
-    Each image is compared with itself, so what makes an image hard for both takes no part. The intervals are about the
-    choice of images only.
-    """
-
-    level: float  # the confidence of each interval
-    precision: tuple[Floats, Floats, Floats]  # difference, low and high, each (radii,)
-    recall: tuple[Floats, Floats, Floats]  # difference, low and high, each (radii,)
-    f1: tuple[Floats, Floats, Floats]  # difference, low and high, each (radii,)
-
-    __repr__ = short_repr
-
-
 def mean_bands(counts: Iterable[Counts], level: float) -> Bands:
     """The intervals of mean precision, recall and F1 over the images that have labels."""
     precision, recall, f1 = (_interval(*each, level) for each in _tallies(map(_image_scores, counts)))
     return Bands(level, precision, recall, f1)
 
 
-def mean_differences(ours: Iterable[Counts], theirs: Iterable[Counts], level: float) -> Differences:
-    """The mean differences of precision, recall and F1, ours minus theirs, with their intervals."""
+def mean_differences(
+    ours: Iterable[Counts], theirs: Iterable[Counts], level: float
+) -> dict[str, tuple[Floats, Floats, Floats]]:
+    """The mean differences of precision, recall and F1, ours minus theirs, and both ends of their intervals."""
     apart = (
         [(mine - other + 1) / 2 for mine, other in zip(_image_scores(one), _image_scores(two), strict=True)]
         for one, two in zip(ours, theirs, strict=True)
     )
-    precision, recall, f1 = (_difference(*each, level) for each in _tallies(apart))
-    return Differences(level, precision, recall, f1)
+    found = (_difference(*each, level) for each in _tallies(apart))
+    return dict(zip(("precision", "recall", "f1"), found, strict=True))
 
 
 def mean_interval(values: Floats, level: float = 0.95) -> tuple[float, float]:

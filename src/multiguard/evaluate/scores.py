@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from multiguard.certify import Radii, Rule
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arrays import Floats, Ints
 from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
 from multiguard.io.rounding import plain
@@ -114,10 +114,10 @@ def set_scores(
             f"radii and num_true must have one entry per image, got {len(radii)} and {len(num_true)}"
         )
     for index, (proved, count) in enumerate(zip(radii, num_true, strict=True)):
-        _check_length(index, proved, count, rule)
+        _check_form(index, proved, count, rule)
     true = Rows.of((proved.true for proved in radii), np.float64)
     false = Rows.of((proved.false for proved in radii), np.float64) if rule.has_ceilings else None
-    counts = CertifiedCounts(true, false, np.array(num_true, np.int64), rule, requested)
+    counts = certified_counts(true, false, np.array(num_true, np.int64), rule, requested)
     return average_scores(counts, requested, averaging)
 
 
@@ -142,43 +142,25 @@ def prediction_scores(
     pairs = zip(labels, predicted, strict=True)
     each = ((len({*own} & {*answer}), len({*answer}) if k is None else k, len(own)) for own, answer in pairs)
     found, returned, true = np.fromiter(each, np.dtype((np.float64, 3)), len(labels)).T
-    if not true.any():
-        raise InvalidInputError(f"none of the {len(labels)} images has a true label, so there is nothing to average")
     return average_scores([Counts(found, returned - found, true)], np.asarray(0.0), averaging)
 
 
-class CertifiedCounts:
+def certified_counts(
+    true: Rows[Floats], false: Rows[Floats] | None, num_true: Ints, rule: Rule, radius: Floats
+) -> Iterator[Counts]:
     """What radii certify at each of some radii, some images at a time: memory does not grow with their number.
 
     Of k labels returned by the top-k rule, those that are not true are false.
     """
-
-    def __init__(
-        self,
-        true: Rows[Floats],
-        false: Rows[Floats] | None,
-        num_true: NDArray[np.int64],
-        rule: Rule,
-        radius: Floats,
-    ) -> None:
-        if not num_true.any():
-            raise InvalidInputError(
-                f"none of the {len(num_true)} images has a true label, so there is nothing to average"
-            )
-        self._true, self._false, self._rule, self._radius = true, false, rule, radius
-        self.num_true = num_true  # (images,), d of each image
-
-    def __iter__(self) -> Iterator[Counts]:
-        """The counts of all images, in order."""
-        for start in range(0, len(self.num_true), IMAGES_AT_A_TIME):
-            part = slice(start, start + IMAGES_AT_A_TIME)
-            floors = certified_sizes(self._true, self._radius, part)
-            if self._false is None:
-                assert self._rule.k is not None
-                ceilings = self._rule.k - floors
-            else:
-                ceilings = self._false.lengths[part] - certified_sizes(self._false, self._radius, part)
-            yield Counts(floors, ceilings, self.num_true[part].astype(np.float64))
+    for start in range(0, len(num_true), IMAGES_AT_A_TIME):
+        part = slice(start, start + IMAGES_AT_A_TIME)
+        floors = certified_sizes(true, radius, part)
+        if false is None:
+            assert rule.k is not None
+            ceilings = rule.k - floors
+        else:
+            ceilings = false.lengths[part] - certified_sizes(false, radius, part)
+        yield Counts(floors, ceilings, num_true[part].astype(np.float64))
 
 
 def certified_sizes(rows: Rows[Floats], radius: Floats, part: slice = slice(None)) -> Floats:
@@ -214,6 +196,8 @@ def average_scores(parts: Iterable[Counts], radius: Floats, averaging: Averaging
         new += [counts.floors[..., counts.labelled].sum(axis=-1), counts.ceilings.sum(axis=-1)]
         sums = [old + one for old, one in zip(sums, new, strict=True)] if sums else [np.asarray(one) for one in new]
         images, without = images + int(counts.labelled.sum()), without + int((~counts.labelled).sum())
+    if not images:
+        raise InvalidInputError(f"none of the {without} images has a true label, so there is nothing to average")
     *scores, floors, ceilings = sums
     if averaging == "mean":
         precision, recall, f1 = (np.asarray(each / images) for each in scores)
@@ -236,10 +220,9 @@ def ratio(numerator: Floats, denominator: Floats) -> Floats:
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=numerator > 0)
 
 
-def _check_length(index: int, radii: Radii, num_true: int, rule: Rule) -> None:
-    sizes = rule.sizes(num_true)
-    true, false = radii.true, np.empty(0) if radii.false is None else radii.false
-    if np.any(true[1:] > true[:-1]) or np.any(false[1:] < false[:-1]):
+def _check_form(index: int, radii: Radii, num_true: int, rule: Rule) -> None:
+    sizes, false = rule.sizes(num_true), np.empty(0) if radii.false is None else radii.false
+    if np.any(np.diff(radii.true) > 0) or np.any(np.diff(false) < 0):
         raise InvalidInputError(
             f"image {index}: radii must be non-increasing, and those of other labels non-decreasing, as "
             "certified_radii returns them"

@@ -18,13 +18,13 @@ import numpy as np
 from multiguard.certify import Method, Rule, Threshold, TopK
 from multiguard.certify.arguments import check_alpha, check_count
 from multiguard.errors import DataError, InvalidInputError, VotesError
-from multiguard.evaluate.certification import certify_configs, per_unit
+from multiguard.evaluate.certification import certify_configs
 from multiguard.evaluate.config import ALL, CertifyConfig, label_method
 from multiguard.evaluate.curves import curves
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.config import Config, Count, NotNegative, Whole, described, to_tree
 from multiguard.io.files import read_regular
-from multiguard.io.records import checksum, convert, decode_json, encode_json
+from multiguard.io.records import convert, decode_checked, encode_checked
 from multiguard.io.short_repr import short_repr
 from multiguard.io.writer import staged
 from multiguard.version import __version__
@@ -36,7 +36,7 @@ Metric = Literal["recall", "precision", "f1"]
 INTERVAL = 0.95  # the confidence of the intervals
 _CLASSIFIER = ("weights_hash", "classifier_hash", "code_hash", "noise", "rule", "score_threshold")
 _THRESHOLDS = tuple(step / 20 for step in range(1, 20))
-_FORMAT: dict[str, Any] = {"format": "multiguard-tuned", "version": 3}
+_FORMAT: dict[str, Any] = {"format": "multiguard-tuned", "version": 4}
 _MOST = 1 << 28  # bytes of a record
 
 
@@ -158,8 +158,7 @@ def tune(
     with staged(path, request, kind="another choice", folders=(), force=force) as stage:
         if stage is not None:
             tuned = _choose(config, votes, progress)
-            stored = {**_FORMAT, **msgspec.to_builtins(tuned)}
-            (stage / path.name).write_bytes(encode_json({**stored, "sha256": checksum(stored)}))
+            (stage / path.name).write_bytes(encode_checked(msgspec.to_builtins(tuned), **_FORMAT))
             return tuned
     return read_tuned(path)
 
@@ -175,15 +174,16 @@ def _choose(config: TuneConfig, votes: Sequence[Votes], progress: Callable[[int,
     metric = config.metric or ("recall" if votes[0].rule == "top-k" else "f1")
     found: list[Candidate] = []
     for number, one in enumerate(votes):
-        method = config.method or label_method(one.provenance)
+        part, method = one.subset(ids), config.method or label_method(one.provenance)
         base = CertifyConfig(alpha=config.alpha, draws=config.draws, methods=(method,))
-        configs = [base.with_rule(rule).resolve(one.provenance) for rule in rules]
-        counter = per_unit(progress and _part(progress, len(found), len(votes) * len(rules)), len(rules))
-        for proved in certify_configs(configs, one.subset(ids), "truth", counter, sets_only=True):
+        for rule in rules:
+            resolved = base.with_rule(rule).resolve(one.provenance)
+            (proved,) = certify_configs([resolved], part, "truth", None, sets_only=True)
             curve = curves(proved, at, bands=INTERVAL)[0]
-            score, ends = getattr(curve.scores, metric), getattr(curve.bands, metric)
-            numbers = [float(each[0]) for each in (score, *ends)]
-            found.append(Candidate(number, str(proved.noise), proved.config, *numbers))
+            numbers = (getattr(curve.scores, metric), *getattr(curve.bands, metric))
+            found.append(Candidate(number, str(proved.noise), resolved, *(float(each[0]) for each in numbers)))
+            if progress is not None:
+                progress(len(found), len(votes) * len(rules))
     chosen = max(range(len(found)), key=lambda index: found[index].score)  # the first of equal ones
     if found[chosen].score == 0:
         raise InvalidInputError(
@@ -223,12 +223,7 @@ def read_tuned(path: str | Path) -> Tuned:
     multiguard.errors.DataError: ...tuned.json cannot be used: ...
     """
     try:
-        stored = decode_json(read_regular(Path(path), _MOST), dict[str, Any])
-        if stored.pop("sha256", None) != checksum(stored):
-            raise ValueError("it was edited or damaged: checksum mismatch")
-        if [stored.pop(name, None) for name in _FORMAT] != [*_FORMAT.values()]:
-            raise ValueError("it is of another version")
-        tuned = convert(stored, Tuned)
+        tuned = convert(decode_checked(read_regular(Path(path), _MOST), **_FORMAT), Tuned)
         if not 0 <= tuned.chosen < len(tuned.candidates) or len(tuned.ids) != len(tuned.image_hashes):
             raise ValueError("its parts do not fit each other")
         for one in tuned.candidates:
@@ -275,11 +270,6 @@ def _check_votes(one: Votes, first: Votes) -> None:
         )
     if (one.rule, one.provenance.label_names) != (first.rule, first.provenance.label_names):
         raise VotesError("the votes folders have different labels or rules, so that they cannot be compared")
-
-
-def _part(progress: Callable[[int, int], None], before: int, whole: int) -> Callable[[int, int], None]:
-    """Progress in one of the votes, reported as progress in all of them."""
-    return lambda done, _: progress(before + done, whole)
 
 
 def _classifier(run: Provenance) -> dict[str, Any]:

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from multiguard.certify import Method
+from multiguard.certify.arrays import Floats
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import (
     Averaging,
     Certificates,
     Curve,
-    Differences,
     Results,
     curves,
     paired_differences,
@@ -56,7 +56,9 @@ class Contender:
     method: Method
     certificates: Certificates  # of the common images
     curves: Mapping[Averaging, Curve]  # with bands
-    differences: Differences | None  # of the means to the baseline; None for the baseline itself
+    differences: (
+        Mapping[str, tuple[Floats, Floats, Floats]] | None
+    )  # of the means to the baseline; None for the baseline itself
 
     __repr__ = short_repr
 
@@ -116,7 +118,7 @@ class Leaderboard:
         """The mean difference to the baseline at a radius of the curves, with its low and high end; None for itself."""
         if each.differences is None:
             return None
-        value, low, high = getattr(each.differences, measure.key)
+        value, low, high = each.differences[measure.key]
         return float(value[index]), float(low[index]), float(high[index])
 
     def rows(self) -> Iterator[tuple[str, Measure, list[tuple[str, tuple[str, str, str] | None]]]]:
@@ -225,7 +227,7 @@ def _render(board: Leaderboard) -> str:
     data, keys = family_data(family), [measure.key for measure in board.measures]
     for line, each in zip(data["lines"], board.contenders, strict=True):
         own = each.differences
-        line["differences"] = own and {"mean": {key: [ends.tolist() for ends in getattr(own, key)] for key in keys}}
+        line["differences"] = own and {"mean": {key: [ends.tolist() for ends in own[key]] for key in keys}}
     return render_page(
         "comparison.html",
         _SCRIPTS,
