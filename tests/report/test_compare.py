@@ -61,7 +61,7 @@ def test_pairing(runs) -> None:
     """Intervals are paired: narrower than those of the two runs by themselves, and symmetric for a run and itself."""
     board = compared({"one": runs["before"], "same": runs["before"]}, radii=RADII)
     found = board.contenders[1].differences
-    for difference, low, high in (found["precision"], found["recall"], found["f1"]):
+    for difference, low, high in found.values():
         assert not difference.any()
         np.testing.assert_allclose(low, -high, atol=1e-8)
     apart = compared({"one": runs["before"], "other": runs["after"]}, radii=RADII).contenders[1]

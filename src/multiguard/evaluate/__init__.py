@@ -13,9 +13,9 @@ from multiguard.evaluate.attacks import (
 from multiguard.evaluate.certificate_files import read_certificates, write_certificates
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.certification import LabelSource, certify_votes, make_certificates
-from multiguard.evaluate.config import CertifyConfig, Parameter, SweepConfig
+from multiguard.evaluate.config import CertifyConfig, SweepConfig
 from multiguard.evaluate.curves import Curve, curves, method_curve, paired_differences, radius_grid
-from multiguard.evaluate.intervals import Bands, mean_interval
+from multiguard.evaluate.intervals import mean_interval
 from multiguard.evaluate.results import Results
 from multiguard.evaluate.scores import (
     Averaging,
@@ -26,8 +26,6 @@ from multiguard.evaluate.scores import (
     set_scores,
 )
 from multiguard.evaluate.tuning import (
-    Candidate,
-    Metric,
     TuneConfig,
     Tuned,
     candidate_rules,
@@ -41,16 +39,12 @@ __all__ = [
     "AttackedImage",
     "Attacks",
     "Averaging",
-    "Bands",
-    "Candidate",
     "Certificates",
     "CertifyConfig",
     "Curve",
     "Goal",
     "LabelScores",
     "LabelSource",
-    "Metric",
-    "Parameter",
     "Results",
     "Scores",
     "SweepConfig",

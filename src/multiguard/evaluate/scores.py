@@ -222,7 +222,7 @@ def ratio(numerator: Floats, denominator: Floats) -> Floats:
 
 def _check_form(index: int, radii: Radii, num_true: int, rule: Rule) -> None:
     sizes, false = rule.sizes(num_true), np.empty(0) if radii.false is None else radii.false
-    if np.any(np.diff(radii.true) > 0) or np.any(np.diff(false) < 0):
+    if np.any(radii.true[1:] > radii.true[:-1]) or np.any(false[1:] < false[:-1]):
         raise InvalidInputError(
             f"image {index}: radii must be non-increasing, and those of other labels non-decreasing, as "
             "certified_radii returns them"

@@ -227,7 +227,8 @@ def _render(board: Leaderboard) -> str:
     data, keys = family_data(family), [measure.key for measure in board.measures]
     for line, each in zip(data["lines"], board.contenders, strict=True):
         own = each.differences
-        line["differences"] = own and {"mean": {key: [ends.tolist() for ends in own[key]] for key in keys}}
+        paired = None if own is None else {"mean": {key: [ends.tolist() for ends in own[key]] for key in keys}}
+        line["differences"] = paired
     return render_page(
         "comparison.html",
         _SCRIPTS,
