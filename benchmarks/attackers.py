@@ -24,8 +24,18 @@ from numpy.typing import NDArray
 from benchmarks.results import blocks
 from benchmarks.results.drawing import svg_figure
 from benchmarks.results.markdown_tables import markdown
-from multiguard.certify import Method, Rule, Threshold, TopK, certified_radii_batch, hits_from_ranked
-from multiguard.certify.noise import BandAblation, Noise, PixelAblation, Uniform
+from multiguard.certify import (
+    BandAblation,
+    Method,
+    Noise,
+    PixelAblation,
+    Rule,
+    Threshold,
+    TopK,
+    Uniform,
+    certified_radii_batch,
+    hits_from_ranked,
+)
 from multiguard.evaluate import Scores, attack_curves, method_curve, read_attacks, read_certificates, set_scores
 from multiguard.evaluate.scores import Averaging
 from multiguard.io.rounding import down_to_digits, percent_value, plain

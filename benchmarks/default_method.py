@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.results.sources import Source, open_arrays, open_votes
 from multiguard.certify import TopK
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 
 FEW = (20, 50, 60, 80, 100, 200, 1000)
 MANY = (1000, 5000, 10_000, 20_000, 50_000, 100_000)

@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 from scipy.special import ndtri
 
-from multiguard.certify.arguments import check_distribution
-from multiguard.certify.arrays import Bools, Floats, Ints
+from multiguard.certify.arguments import Bools, Floats, Ints, check_distribution
 from multiguard.certify.bets import Game, ladders
 from multiguard.certify.draws import Draws, read_draws
 from multiguard.certify.joint import best_within, subset_sizes

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import binom, norm
 
 from multiguard.certify import Gaussian, Method, TopK, certified_radii
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.certify.betting import betting_radii, read_bets
 from multiguard.certify.draws import read_draws
 from multiguard.certify.wealth import fixed_course

@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri, xlogy
 from scipy.stats import binom
 
 from multiguard.certify import TopK
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 
 _GRID, _STEPS, _MOST_BAD, _CUTS, _TRIED = 16, 24, 0.7, 6, 4
 _LAST = (1, 2, 3, 5)

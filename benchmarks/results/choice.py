@@ -11,7 +11,7 @@ from benchmarks.results.markdown_tables import RADII
 from benchmarks.results.sources import MAIN, Source
 from multiguard import evaluate
 from multiguard.certify import Method, Rule, TopK
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.io.rounding import plain
 
 

@@ -9,7 +9,7 @@ from benchmarks.results.ceiling import claim_chance
 from benchmarks.results.markdown_tables import markdown
 from benchmarks.results.sources import ALPHA, Source, hits_of, kept_rows
 from multiguard.certify import Method, TopK
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.io.rounding import plain
 
 RATIOS = (0.5, 1.0, 1.5, 2.0, 2.5)  # R / sigma

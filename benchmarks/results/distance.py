@@ -14,7 +14,7 @@ from benchmarks.exact_law import law_radii
 from benchmarks.results.markdown_tables import markdown
 from benchmarks.results.sources import Source, hits_of, kept_rows
 from multiguard.certify import Gaussian, Method, TopK, certified_size, exact_radii
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.evaluate import AttackedImage, Attacks, prediction_scores, read_attacks
 from multiguard.io.rounding import percent_value
 from multiguard.votes.types import as_array

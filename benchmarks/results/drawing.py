@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.io.files import require_folder
 from multiguard.report import Study, canvas, draw_figures
 from multiguard.report.canvas import distinct_strokes

@@ -9,7 +9,7 @@ from benchmarks.results.drawing import IMAGES, Panel, curves_figure
 from benchmarks.results.markdown_tables import RADII, RADIUS_HEADS, WORDS, cells, markdown, radius_index, scores_table
 from benchmarks.results.sources import ALPHA, GRID, MAIN, Source
 from multiguard.certify import Method, TopK
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.evaluate import Scores
 from multiguard.io.rounding import plain
 

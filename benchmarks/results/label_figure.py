@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.results.drawing import IMAGES, svg_figure
 from benchmarks.results.sources import ALPHA, MAIN, Source
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.io.rounding import percent_value, plain
 from multiguard.report import canvas
 

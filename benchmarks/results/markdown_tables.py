@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.evaluate import Scores
 from multiguard.io.rounding import percent_value, plain
 from multiguard.report.families import Family

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import multiguard.certify
-from multiguard.certify import Method, Radii, Rule, TopK, certified_radii_batch
-from multiguard.certify.arrays import Floats
-from multiguard.certify.noise import Gaussian
+from multiguard.certify import Gaussian, Method, Radii, Rule, TopK, certified_radii_batch
+from multiguard.certify.arguments import Floats
 from multiguard.certify.radii import label_radii_batch
 from multiguard.evaluate import Scores, set_scores
 from multiguard.io.rounding import plain

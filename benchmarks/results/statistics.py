@@ -17,7 +17,7 @@ from benchmarks.results.drawing import IMAGES, Panel, curves_figure
 from benchmarks.results.markdown_tables import RADIUS_HEADS, cells, markdown
 from benchmarks.results.sources import ALPHA, GRID, Source
 from multiguard.certify import Radii
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.certify.bounds import Bounds, ClopperPearson
 from multiguard.certify.counts import Group, count_votes, equal_groups
 from multiguard.certify.joint import joint_radii

@@ -14,7 +14,7 @@ from benchmarks.results.sources import ALPHA, MAIN, Pair, Source
 from benchmarks.results.statistics import PUBLIC, statistics_radii
 from benchmarks.results.tradeoff import mean_draws, replayed
 from multiguard.certify import Method
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.io.rounding import percent_value, plain
 from multiguard.report import canvas
 

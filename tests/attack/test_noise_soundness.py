@@ -10,8 +10,7 @@ from multiguard.attack import AttackConfig, Victim, attack_images
 from multiguard.attack.candidates import ImageGroup, SearchDraws
 from multiguard.attack.goals import Objective
 from multiguard.attack.target import SmoothedTarget
-from multiguard.certify import Threshold, TopK, certified_radii_batch
-from multiguard.certify.noise import BandAblation, PixelAblation, Uniform
+from multiguard.certify import BandAblation, PixelAblation, Threshold, TopK, Uniform, certified_radii_batch
 from multiguard.smooth import Smoother
 from multiguard.smooth.noise_source import noise_key
 

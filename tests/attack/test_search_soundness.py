@@ -6,8 +6,7 @@ from tests.attack.claims import ALPHA, beside, radii_of
 from tests.attack.templates import SIGMA, digits_classifier, held_out_images
 
 from multiguard.attack import AttackConfig, Victim, attack_images
-from multiguard.certify import Threshold, TopK, certified_radii_batch
-from multiguard.certify.noise import Gaussian
+from multiguard.certify import Gaussian, Threshold, TopK, certified_radii_batch
 from multiguard.smooth import Smoother
 
 IMAGES, DRAWS = 60, 200

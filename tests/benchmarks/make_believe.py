@@ -8,7 +8,7 @@ from tests.evaluate.attack_cases import write_attacks
 from tests.evaluate.votes_cases import stored_rows
 from tests.votes.vote_runs import provenance
 
-from multiguard.certify.noise import Gaussian
+from multiguard.certify import Gaussian
 from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from multiguard.certify.noise import Gaussian
+from multiguard.certify import Gaussian
 from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig
 from multiguard.evaluate.attacks import attack_stage, stage_attacks
 

@@ -8,8 +8,7 @@ import pytest
 from tests.evaluate.votes_cases import assert_same_certificates, random_votes, stored_votes
 from tests.shared_data import COCO_VOTES
 
-from multiguard.certify import TopK, certified_radii, hits_from_ranked
-from multiguard.certify.noise import Gaussian
+from multiguard.certify import Gaussian, TopK, certified_radii, hits_from_ranked
 from multiguard.evaluate import CertifyConfig, SweepConfig, certification, certify_votes, curves, make_certificates
 
 

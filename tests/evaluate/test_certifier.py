@@ -14,8 +14,7 @@ from tests.evaluate.votes_cases import (
 )
 from tests.votes.vote_runs import provenance
 
-from multiguard.certify import Threshold, TopK, certified_radii, hits_from_ranked, label_radii
-from multiguard.certify.noise import Gaussian
+from multiguard.certify import Gaussian, Threshold, TopK, certified_radii, hits_from_ranked, label_radii
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate import (
     CertifyConfig,

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from tests.votes.vote_runs import provenance
 
-from multiguard.certify import Threshold, TopK
-from multiguard.certify.noise import BandAblation
+from multiguard.certify import BandAblation, Threshold, TopK
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate import CertifyConfig, SweepConfig
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.evaluate.votes_cases import random_votes
 
-from multiguard.certify import TopK
-from multiguard.certify.noise import BandAblation, Gaussian, PixelAblation, Uniform
+from multiguard.certify import BandAblation, Gaussian, PixelAblation, TopK, Uniform
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import (
     CertifyConfig,

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from tests.evaluate.votes_cases import UNLABELLED, random_votes, votes_of_kind
 
-from multiguard.certify import certified_radii, label_radii
-from multiguard.certify.noise import BandAblation
+from multiguard.certify import BandAblation, certified_radii, label_radii
 from multiguard.evaluate import CertifyConfig, make_certificates
 
 BANDS = BandAblation(3, 24)

@@ -5,8 +5,7 @@ import pytest
 from scipy import stats
 from tests.evaluate.votes_cases import random_votes
 
-from multiguard.certify import certified_size
-from multiguard.certify.noise import Gaussian
+from multiguard.certify import Gaussian, certified_size
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, curves, make_certificates, mean_interval, paired_differences, radius_grid
 

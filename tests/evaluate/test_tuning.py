@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from tests.evaluate.votes_cases import KINDS, random_votes, stored_rows, votes_of_kind
 
-from multiguard.certify import Threshold, TopK, certified_radii
-from multiguard.certify.noise import Gaussian
+from multiguard.certify import Gaussian, Threshold, TopK, certified_radii
 from multiguard.errors import DataError, InvalidInputError, VotesError
 from multiguard.evaluate import TuneConfig, candidate_rules, read_tuned, tune
 

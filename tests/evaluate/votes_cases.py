@@ -8,7 +8,7 @@ import pyarrow as pa
 from tests.certify.cases import random_ranked, random_sets
 from tests.votes.vote_runs import provenance
 
-from multiguard.certify.noise import Gaussian
+from multiguard.certify import Gaussian
 from multiguard.errors import ImageFailure
 from multiguard.evaluate import Certificates, CertifyConfig, Curve, LabelSource
 from multiguard.io.rows import Rows

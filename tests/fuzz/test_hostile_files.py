@@ -14,7 +14,7 @@ from tests.evaluate.votes_cases import random_votes, stored_votes
 from tests.pipeline.tiny_run import RECIPE, command
 
 import multiguard
-from multiguard.certify.noise import Gaussian
+from multiguard.certify import Gaussian
 from multiguard.cli.console import PlainConsole, printable
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.evaluate import CertifyConfig, certify_votes, radius_grid, read_certificates, write_certificates

@@ -9,7 +9,7 @@ import pyarrow as pa
 from tests.evaluate.votes_cases import stored_rows
 from tests.votes.vote_runs import provenance
 
-from multiguard.certify.noise import BandAblation, Gaussian, Noise
+from multiguard.certify import BandAblation, Gaussian, Noise
 from multiguard.data import Sample
 from multiguard.errors import ImageFailure
 from multiguard.evaluate import CertifyConfig, Results, SweepConfig, certify_votes, read_certificates

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.report.studies import UNLABELLED, make_run
 
-from multiguard.certify.noise import BandAblation, Gaussian, PixelAblation, Uniform
+from multiguard.certify import BandAblation, Gaussian, PixelAblation, Uniform
 from multiguard.errors import InvalidInputError
 from multiguard.report import ReportConfig, Study, compare_runs, write_comparison, write_page, write_tables
 from multiguard.report.figures import family_figure

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from tests.report.studies import NoiseImages
 
-from multiguard.certify.noise import BandAblation, Gaussian, PixelAblation, Uniform
+from multiguard.certify import BandAblation, Gaussian, PixelAblation, Uniform
 from multiguard.data import Sample
 from multiguard.report import thumbnails
 from multiguard.report.thumbnails import Illustrator, make_thumbnail, make_thumbnails

@@ -10,8 +10,7 @@ from PIL import Image
 from tests.serve.client import Client
 from torch import nn
 
-from multiguard.certify import Threshold, TopK
-from multiguard.certify.noise import Gaussian
+from multiguard.certify import Gaussian, Threshold, TopK
 from multiguard.serve import ServeConfig, Service
 from multiguard.serve.access import listen
 from multiguard.serve.app import make_server

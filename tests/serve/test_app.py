@@ -9,7 +9,7 @@ import pytest
 from tests.serve.client import until
 from tests.serve.colours import LABELS, SIZE, encode, make_predictor, serve
 
-from multiguard.certify.noise import BandAblation, Gaussian, PixelAblation
+from multiguard.certify import BandAblation, Gaussian, PixelAblation
 from multiguard.errors import InvalidInputError
 from multiguard.serve import ServeConfig, Service
 from multiguard.smooth import LivePrediction

@@ -1,16 +1,10 @@
 """Pure mathematics: from the votes of a smoothed classifier to what they prove. NumPy and SciPy only."""
 
+from multiguard.certify.ablation import BandAblation, PixelAblation
+from multiguard.certify.additive import Gaussian, Uniform
 from multiguard.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
 from multiguard.certify.draws import hits_from_ranked
-from multiguard.certify.noise import (
-    BandAblation,
-    Gaussian,
-    Noise,
-    PixelAblation,
-    Uniform,
-    parse_noise,
-    resolve_noise,
-)
+from multiguard.certify.noise import Noise, parse_noise, resolve_noise
 from multiguard.certify.radii import (
     Radii,
     certified_radii,

@@ -6,19 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from multiguard.certify.additive import STEP_OF_D
-from multiguard.certify.arguments import is_whole
-from multiguard.certify.arrays import Floats, Ints
-from multiguard.certify.noise_model import FARTHEST, HALF, VARIATIONS, Made, Sampler, Size, TotalVariation, check_radius
+from multiguard.certify.arguments import Floats, Ints, is_whole
+from multiguard.certify.noise import Made, Noise, SampledNoise, Sampler, Size, check_radius
 from multiguard.errors import InvalidInputError
 from multiguard.io.rounding import down_to_digits, plain
 
-HIDDEN = -1.0  # the value of a hidden pixel in every channel: none that an image has
 # Products of fractions are kept as whole numbers of this part of 1, rounded down.
 _BITS = 160
 # Images are smaller than this.
@@ -27,33 +25,62 @@ _FINE_RADII = 200  # of a default grid
 _ROUNDING = 1e-9  # more than a total variation is rounded up by
 
 
-class _Ablation(TotalVariation):
+class _Ablation(Noise):
     """Noises that hide most of an image of one size; the radius counts pixels and is a whole number."""
 
     whole: ClassVar[bool] = True
-    sigma: ClassVar[None] = None
-    _measure: ClassVar[tuple[str, str]] = (
-        "Pixels are those of the image",
-        ". All channels of a changed pixel may get any value.",
+    sigma = None
+    _measure: ClassVar[str] = (
+        "Pixels are those of the image {where}. All channels of a changed pixel may get any value."
     )
+    _total: ClassVar[str]  # the name of what there is in all, of which a part is kept
+    _sized: ClassVar[str]  # the images that the noise is for
+
+    def __post_init__(self) -> None:
+        total = self._total
+        for name in (total, *(each for each in vars(self) if each != total)):
+            value, most = getattr(self, name), _MOST_PIXELS if name == total else self.most
+            if not is_whole(value) or not 1 <= value <= most:
+                upper = f"{_MOST_PIXELS}" if name == total else f"{total} = {most}"
+                raise InvalidInputError(
+                    f"{name} must be a whole number of at least 1 and at most {upper}, got {value!r}"
+                )
+            object.__setattr__(self, name, int(value))
+
+    @classmethod
+    def parse(cls, value: str, size: Size | None) -> Self:
+        """The noise that keeps this part, of a total from the text or from the image size."""
+        part, slash, whole = value.partition("/")
+        kept, known = int(part), None if size is None else cls._count(*size)
+        total = int(whole) if slash else known
+        if total is None:
+            raise InvalidInputError(
+                f"the noise is '{cls.kind}:{kept}', without the number of {cls._total}; expected {cls.kind}:{cls.form}"
+            )
+        if known not in (None, total):
+            raise InvalidInputError(
+                f"the noise is '{cls.kind}:{kept}/{total}', but the images have {known} {cls._total}"
+            )
+        return cls(kept, total)  # type: ignore[call-arg]
 
     @property
-    @abstractmethod
     def most(self) -> int:
         """The largest radius that means anything: all pixels, or the whole width."""
+        most: int = getattr(self, self._total)
+        return most
 
+    @staticmethod
     @abstractmethod
-    def _fits(self, height: int, width: int) -> tuple[bool, str]:
-        """Whether the noise is for images of this size, and which it is for."""
+    def _count(height: int, width: int) -> int:
+        """The total of images of this size."""
 
     def check_shape(self, image: str, shape: Sequence[int]) -> None:
         """Raises `InvalidInputError`, with the name of the image, unless an input of this shape can get the noise."""
         height, width = shape[1:] if len(shape) == 3 else (0, 0)
-        fits, expected = self._fits(height, width)
-        if not fits:
+        if self._count(height, width) != self.most:
             raise InvalidInputError(
                 f"{image} has shape {tuple(shape)}, but the noise {self} is for images (channels, height, width) "
-                f"of {expected}; resize it first (--size)"
+                f"of {self.most} {self._sized}; resize it first (--size)"
             )
 
     def check_float32(self) -> None:
@@ -63,18 +90,18 @@ class _Ablation(TotalVariation):
     def default_radii(self) -> tuple[float, ...]:
         """The largest at which D is at most 1/8, 1/4, 3/8 and 1/2."""
         reached = self.variation(np.arange(self.most + 1))
-        counts = [int(np.searchsorted(reached, each, side="right")) - 1 for each in VARIATIONS]
+        counts = [int(np.searchsorted(reached, each, side="right")) - 1 for each in (1 / 8, 1 / 4, 3 / 8, 1 / 2)]
         return tuple(float(count) for count in sorted({max(count, 1) for count in counts}))
 
     @property
     def typical_radius(self) -> float:
         """Where D is midway between that of the smallest attack and 1/2."""
-        return max(1.0, self._last((float(self.variation(1)) + float(HALF)) / 2))
+        return max(1.0, self._last((float(self.variation(1)) + 0.5) / 2))
 
     @property
     def default_grid(self) -> tuple[Decimal, Decimal]:
         """Up to where D is 0.6, in at most 200 steps."""
-        end = Decimal(max(1, int(self._last(float(FARTHEST)))))
+        end = Decimal(max(1, int(self._last(0.6))))
         return Decimal(-(-int(end) // _FINE_RADII)), end
 
     def _last(self, variation: float) -> float:
@@ -83,7 +110,7 @@ class _Ablation(TotalVariation):
 
 
 @dataclass(frozen=True)
-class PixelAblation(_Ablation):
+class PixelAblation(_Ablation, SampledNoise):
     """Keeps this many pixels at random and hides all others; the attacker changes at most m pixels as it likes.
 
     Attributes:
@@ -100,6 +127,9 @@ class PixelAblation(_Ablation):
     keep: int
     pixels: int
     kind: ClassVar[str] = "pixels"
+    form: ClassVar[str] = "KEEP/PIXELS"
+    _total: ClassVar[str] = "pixels"
+    _sized: ClassVar[str] = "pixels (height x width)"
     attacker: ClassVar[str] = "pixels"
     axis_label: ClassVar[str] = "changed pixels"
     dial: ClassVar[str] = "Changed pixels"
@@ -108,13 +138,8 @@ class PixelAblation(_Ablation):
     _unit: ClassVar[str] = "R pixels may change, any of {1} and in any way; one is {one} % of the image"
     _allowed: ClassVar[str] = "any {R} pixel{s}"
     _threat: ClassVar[str] = "any change of at most {R} pixel{s}"
-    _random: ClassVar[tuple[str, str]] = (
-        "with {R} pixels changed",
-        "Each image with {R} random pixels of random colours",
-    )
-
-    def __post_init__(self) -> None:
-        _check_part(self, "keep", "pixels")
+    _choice: ClassVar[str] = "with {R} pixels changed"
+    _random: ClassVar[str] = "Each image with {R} random pixels of random colours"
 
     def variation(self, radius: ArrayLike) -> Floats:
         """D, rounded up."""
@@ -139,11 +164,6 @@ class PixelAblation(_Ablation):
         return sampler.pixels(self.keep, self.pixels)
 
     @property
-    def most(self) -> int:
-        """All pixels."""
-        return self.pixels
-
-    @property
     def _one(self) -> str:  # type: ignore[override]
         return down_to_digits(100 / self.pixels, 2)
 
@@ -152,8 +172,9 @@ class PixelAblation(_Ablation):
         what = f" of the image: {plain(radius)} of its {self.pixels} pixels, wherever they are, with any colours."
         return f"{_percent(radius / self.pixels)} %", what
 
-    def _fits(self, height: int, width: int) -> tuple[bool, str]:
-        return height * width == self.pixels, f"{self.pixels} pixels (height x width)"
+    @staticmethod
+    def _count(height: int, width: int) -> int:
+        return height * width
 
 
 @dataclass(frozen=True)
@@ -173,6 +194,9 @@ class BandAblation(_Ablation):
     width: int
     columns: int
     kind: ClassVar[str] = "band"
+    form: ClassVar[str] = "WIDTH/COLUMNS"
+    _total: ClassVar[str] = "columns"
+    _sized: ClassVar[str] = "columns"
     attacker: ClassVar[str] = "patch"
     axis_label: ClassVar[str] = "patch side (pixels)"
     dial: ClassVar[str] = "Patch side"
@@ -183,13 +207,8 @@ class BandAblation(_Ablation):
     _unit: ClassVar[str] = "R is the side of one patch, anywhere, any content; images are {1} pixels wide"
     _allowed: ClassVar[str] = "any {R} x {R} patch"
     _threat: ClassVar[str] = "any change inside one {R} x {R} patch, wherever it is"
-    _random: ClassVar[tuple[str, str]] = (
-        "with a {R} x {R} patch",
-        "Each image with one {R} x {R} patch of random colours at a random place",
-    )
-
-    def __post_init__(self) -> None:
-        _check_part(self, "width", "columns")
+    _choice: ClassVar[str] = "with a {R} x {R} patch"
+    _random: ClassVar[str] = "Each image with one {R} x {R} patch of random colours at a random place"
 
     def met(self, radius: ArrayLike) -> Ints:
         """How many bands a patch of this side meets, wherever it is."""
@@ -210,11 +229,6 @@ class BandAblation(_Ablation):
         """What the sampler makes of this noise."""
         return sampler.band(self.width, self.columns)
 
-    @property
-    def most(self) -> int:
-        """The whole width."""
-        return self.columns
-
     def size_words(self, radius: float, size: Size | None) -> tuple[str, str] | None:
         """Which fraction of the image it covers, or of its width where the size is not known."""
         part, whole = radius / self.columns, "width of the image"
@@ -222,8 +236,9 @@ class BandAblation(_Ablation):
             part, whole = radius * radius / (size[0] * size[1]), f"area of a {size[1]} x {size[0]} image"
         return f"{_percent(part)} %", f" of the {whole} is inside such a patch, which may show anything."
 
-    def _fits(self, height: int, width: int) -> tuple[bool, str]:
-        return width == self.columns, f"{self.columns} columns"
+    @staticmethod
+    def _count(height: int, width: int) -> int:
+        return width
 
 
 @cache
@@ -243,16 +258,6 @@ def _up_to_double(numerator: int) -> float:
     nearest = math.ldexp(float(numerator), -_BITS)
     exact = int(math.ldexp(nearest, _BITS))
     return nearest if exact >= numerator else math.nextafter(nearest, math.inf)
-
-
-def _check_part(noise: PixelAblation | BandAblation, part: str, total: str) -> None:
-    """Both numbers as plain integers, if 1 <= part <= total."""
-    for name in (total, part):
-        value, most = getattr(noise, name), getattr(noise, total)
-        if not is_whole(value) or not 1 <= value <= (_MOST_PIXELS if name == total else most):
-            upper = f" and at most {_MOST_PIXELS}" if name == total else f" and at most {total} = {most}"
-            raise InvalidInputError(f"{name} must be a whole number of at least 1{upper}, got {value!r}")
-        object.__setattr__(noise, name, int(value))
 
 
 def _percent(part: float) -> str:

@@ -5,26 +5,15 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from multiguard.certify.arguments import check_sigma, is_real
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats, check_sigma, is_real
 from multiguard.certify.layers import GAUSSIAN_SHIFT, Shift, scale_radii
-from multiguard.certify.noise_model import (
-    FARTHEST,
-    HALF,
-    VARIATIONS,
-    Made,
-    NoiseModel,
-    Sampler,
-    Size,
-    TotalVariation,
-    check_radius,
-)
+from multiguard.certify.noise import Made, SampledNoise, Sampler, Size, check_radius
 from multiguard.errors import InvalidInputError
 from multiguard.io.rounding import down_to_digits
 
@@ -35,13 +24,26 @@ STEP_OF_D = 0.001
 _LEVELS = 255  # steps of a colour value from 0 to 1
 
 
-class _Additive(NoiseModel):
-    """Noises whose attacker adds a perturbation of bounded norm; _one is that of a pixel from black to white."""
+class _Additive(SampledNoise):
+    """Noises of one width whose attacker adds a perturbation of bounded norm; _one is that of a pixel, black to white.
+
+    Attributes:
+        _typical: The typical radius for a width of 1.
+        _farthest: The end of the default grid for a width of 1.
+    """
+
+    _typical: ClassVar[float]
+    _farthest: ClassVar[Decimal]
+
+    @classmethod
+    def parse(cls, value: str, size: Size | None) -> Self:
+        """The noise of this width."""
+        return cls(float(value))  # type: ignore[call-arg]
 
     @property
-    @abstractmethod
-    def _width(self) -> tuple[str, float]:
-        """The name and the value of what the noise is multiplied by."""
+    def _width(self) -> float:
+        """What the noise is multiplied by."""
+        return float(*vars(self).values())
 
     @abstractmethod
     def _each(self, radius: float, values: int) -> float:
@@ -53,9 +55,25 @@ class _Additive(NoiseModel):
     def check_float32(self) -> None:
         """Raises `InvalidInputError` unless the noise can be made in float32."""
         least, most = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
-        name, given = self._width
-        if not least <= given <= most:
-            raise InvalidInputError(f"{name} must be within float32, {least:.1e} to {most:.1e}, got {given!r}")
+        if not least <= self._width <= most:
+            name = next(iter(vars(self)))
+            raise InvalidInputError(f"{name} must be within float32, {least:.1e} to {most:.1e}, got {self._width!r}")
+
+    @property
+    def default_radii(self) -> tuple[float, ...]:
+        """Half the typical radius, once, one and a half times and twice."""
+        return tuple(self.typical_radius * each for each in (0.5, 1.0, 1.5, 2.0))
+
+    @property
+    def typical_radius(self) -> float:
+        """Sigma, or where D is 1/4."""
+        return self._typical * self._width
+
+    @property
+    def default_grid(self) -> tuple[Decimal, Decimal]:
+        """Steps of a twentieth of the width up to 3 sigma, or to where D is 0.6."""
+        width = Decimal(repr(self._width))
+        return width / 20, self._farthest * width
 
     def size_words(self, radius: float, size: Size | None) -> tuple[str, str] | None:
         """How far all values can move at once, and what one pixel alone takes; None without an image size."""
@@ -83,20 +101,23 @@ class Gaussian(_Additive):
 
     sigma: float
     kind: ClassVar[str] = "gaussian"
+    form: ClassVar[str] = "SIGMA"
     attacker: ClassVar[str] = "l2-norm"
     axis_label: ClassVar[str] = "R (l2-norm)"
     shift: ClassVar[Shift] = GAUSSIAN_SHIFT
-    betting_r: ClassVar[Floats] = np.arange(251) / 50
+    betting_r = np.arange(251) / 50
+    _typical: ClassVar[float] = 1.0
+    _farthest: ClassVar[Decimal] = Decimal(3)
     _words: ClassVar[str] = "σ = {0}"
     _copies: ClassVar[str] = "with Gaussian noise of σ = {0}"
     _one: ClassVar[str] = "1.73"
     _unit: ClassVar[str] = "R is the l2-norm of the perturbation; a pixel from black to white has {one}"
-    _measure: ClassVar[tuple[str, str]] = ("The ℓ₂-norm is taken over all pixel values on the scale from 0 to 1,", ".")
+    _measure: ClassVar[str] = "The ℓ₂-norm is taken over all pixel values on the scale from 0 to 1, {where}."
     _allowed: ClassVar[str] = "l2-norm {R}"
     _threat: ClassVar[str] = "any perturbation of ℓ₂-norm up to {bound}"
-    _random: ClassVar[tuple[str, str]] = (
-        "with a perturbation of norm {R}",
-        "Each image plus one random perturbation of ℓ₂-norm {R}, added to all its pixels at full size",
+    _choice: ClassVar[str] = "with a perturbation of norm {R}"
+    _random: ClassVar[str] = (
+        "Each image plus one random perturbation of ℓ₂-norm {R}, added to all its pixels at full size"
     )
     _noisy: ClassVar[str] = "with noise, σ = {0}"
 
@@ -124,32 +145,12 @@ class Gaussian(_Additive):
         """What the sampler makes of this noise."""
         return sampler.gaussian(self.sigma)
 
-    @property
-    def default_radii(self) -> tuple[float, ...]:
-        """Half of sigma, sigma, one and a half and two."""
-        return tuple(self.sigma * each for each in (0.5, 1.0, 1.5, 2.0))
-
-    @property
-    def typical_radius(self) -> float:
-        """Sigma."""
-        return self.sigma
-
-    @property
-    def default_grid(self) -> tuple[Decimal, Decimal]:
-        """Steps of sigma / 20 up to 3 sigma."""
-        sigma = Decimal(repr(self.sigma))
-        return sigma / 20, 3 * sigma
-
-    @property
-    def _width(self) -> tuple[str, float]:
-        return "sigma", self.sigma
-
     def _each(self, radius: float, values: int) -> float:
         return float(radius / values**0.5)
 
 
 @dataclass(frozen=True)
-class Uniform(_Additive, TotalVariation):
+class Uniform(_Additive):
     """U(-half_width, half_width) added to each coordinate; the attacker has any perturbation of l1-norm at most R.
 
     Attributes:
@@ -163,20 +164,23 @@ class Uniform(_Additive, TotalVariation):
 
     half_width: float
     kind: ClassVar[str] = "uniform"
+    form: ClassVar[str] = "HALF_WIDTH"
     attacker: ClassVar[str] = "l1-norm"
     axis_label: ClassVar[str] = "R (l1-norm)"
-    sigma: ClassVar[None] = None
-    betting_r: ClassVar[Floats] = np.arange(0.0, 1.0, STEP_OF_D)
+    sigma = None
+    betting_r = np.arange(0.0, 1.0, STEP_OF_D)
+    _typical: ClassVar[float] = 0.5
+    _farthest: ClassVar[Decimal] = Decimal("1.2")
     _words: ClassVar[str] = "uniform noise ± {0}"
     _copies: ClassVar[str] = "with uniform noise between −{0} and {0}"
     _one: ClassVar[str] = "3"
     _unit: ClassVar[str] = "R is the l1-norm of the perturbation; a pixel from black to white has {one}"
-    _measure: ClassVar[tuple[str, str]] = ("The ℓ₁-norm is taken over all pixel values on the scale from 0 to 1,", ".")
+    _measure: ClassVar[str] = "The ℓ₁-norm is taken over all pixel values on the scale from 0 to 1, {where}."
     _allowed: ClassVar[str] = "l1-norm {R}"
     _threat: ClassVar[str] = "any perturbation of ℓ₁-norm up to {bound}"
-    _random: ClassVar[tuple[str, str]] = (
-        "with a perturbation of norm {R}",
-        "Each image plus one random perturbation of ℓ₁-norm {R}, spent on as few pixels as possible at full size",
+    _choice: ClassVar[str] = "with a perturbation of norm {R}"
+    _random: ClassVar[str] = (
+        "Each image plus one random perturbation of ℓ₁-norm {R}, spent on as few pixels as possible at full size"
     )
 
     def __post_init__(self) -> None:
@@ -198,26 +202,6 @@ class Uniform(_Additive, TotalVariation):
     def sample(self, sampler: Sampler[Made]) -> Made:
         """What the sampler makes of this noise."""
         return sampler.uniform(self.half_width)
-
-    @property
-    def default_radii(self) -> tuple[float, ...]:
-        """Those at which D is 1/8, 1/4, 3/8 and 1/2."""
-        return tuple(2 * self.half_width * each for each in VARIATIONS)
-
-    @property
-    def typical_radius(self) -> float:
-        """Half of the half width."""
-        return float(HALF) * self.half_width
-
-    @property
-    def default_grid(self) -> tuple[Decimal, Decimal]:
-        """Steps of half_width / 20 up to where D is 0.6."""
-        width = Decimal(repr(self.half_width))
-        return width / 20, 2 * FARTHEST * width
-
-    @property
-    def _width(self) -> tuple[str, float]:
-        return "half_width", self.half_width
 
     def _each(self, radius: float, values: int) -> float:
         return radius / values

@@ -1,4 +1,7 @@
-"""What a caller may hand in, and one clear sentence for each thing that is not allowed."""
+"""Array types, and what a caller may hand in, with one clear sentence for each thing that is not allowed.
+
+The axes of arrays: images, draws, labels (c), true labels (d), sizes (e), terms, layers.
+"""
 
 import math
 import numbers
@@ -7,11 +10,13 @@ from itertools import zip_longest
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from multiguard.certify.arrays import Floats, Ints
 from multiguard.errors import InvalidInputError
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 _Read = TypeVar("_Read")
 
 # Alpha is divided among many bounds; below this the parts would leave what a double can hold.

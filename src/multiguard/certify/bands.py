@@ -14,10 +14,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify.arguments import check_labels
-from multiguard.certify.arrays import Bools, Floats, Ints
+from multiguard.certify.ablation import BandAblation
+from multiguard.certify.arguments import Bools, Floats, Ints, check_labels
 from multiguard.certify.draws import read_hits
-from multiguard.certify.noise import BandAblation
 from multiguard.certify.rules import Rule, TopK
 from multiguard.errors import InvalidInputError
 

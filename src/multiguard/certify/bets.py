@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from multiguard.certify.arrays import Floats, Ints
+from multiguard.certify.arguments import Floats, Ints
 from multiguard.certify.layers import GAUSSIAN_SHIFT, Shift
 
 _STEPS = 12

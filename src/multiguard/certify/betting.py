@@ -10,7 +10,7 @@ beforehand; f_e is the fraction of alpha that the first draws give to the size. 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify.arrays import Bools, Floats
+from multiguard.certify.arguments import Bools, Floats
 from multiguard.certify.bets import Claim, Game
 from multiguard.certify.counts import MOST_SUBSET_LABELS
 from multiguard.certify.draws import Draws, check_order, fixed_permutation, read_draws

@@ -7,7 +7,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.errors import InvalidInputError
 
 # SciPy's inverse of the incomplete beta function is mostly right to the last digit, but sometimes it stops short, on

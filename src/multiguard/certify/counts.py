@@ -20,8 +20,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from multiguard.certify.arguments import check_labels
-from multiguard.certify.arrays import Bools, Floats, Ints
+from multiguard.certify.arguments import Bools, Floats, Ints, check_labels
 from multiguard.certify.draws import check_votes
 from multiguard.certify.layers import GAUSSIAN_SHIFT, Shift
 from multiguard.certify.rules import Rule, Threshold, TopK

@@ -7,8 +7,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from multiguard.certify.arguments import check_labels
-from multiguard.certify.arrays import Bools, Floats, Ints
+from multiguard.certify.arguments import Bools, Floats, Ints, check_labels
 from multiguard.certify.rules import Rule, Threshold, TopK, check_ranks, check_sets
 from multiguard.errors import InvalidInputError
 

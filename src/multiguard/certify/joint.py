@@ -32,7 +32,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.certify.bounds import Bounds
 from multiguard.certify.counts import MOST_SUBSET_LABELS, Group
 from multiguard.certify.layers import Layers, Shift, crossing, fill

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import scipy
 
-from multiguard.certify.arrays import Bools, Floats
+from multiguard.certify.arguments import Bools, Floats
 
 
 class GaussianShift:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from multiguard.certify.arguments import check_alpha, check_distribution, check_labels, each_image
-from multiguard.certify.arrays import Floats, Ints
+from multiguard.certify.ablation import BandAblation
+from multiguard.certify.arguments import Floats, Ints, check_alpha, check_distribution, check_labels, each_image
 from multiguard.certify.bands import enumerated_radii
 from multiguard.certify.betting import BETTING_METHODS, betting_radii, claimed, floors, read_bets
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
@@ -22,7 +22,7 @@ from multiguard.certify.joint import (
     joint_floors,
     joint_radii,
 )
-from multiguard.certify.noise import BandAblation, Noise, SampledNoise, check_sampled, resolve_noise
+from multiguard.certify.noise import Noise, SampledNoise, check_sampled, resolve_noise
 from multiguard.certify.rules import (
     COUPLED_FROM,
     Method,
@@ -419,11 +419,11 @@ def _alone(
     own = [[label] for label in np.atleast_1d(labels).tolist()]
     if isinstance(noise, BandAblation):
         return np.array([enumerated_radii(votes, label, rule, num_labels, noise)[0][0] for label in own])
-    r = np.empty(len(own))
+    r, sampled = np.empty(len(own)), check_sampled(noise)
     for i, label in enumerate(own):
         draws, course = read_bets(method, votes, label, rule, num_labels)
         if isinstance(rule, TopK):
-            r[i] = betting_radii(draws, rule, alpha, noise, course)[0][0]
+            r[i] = betting_radii(draws, rule, alpha, sampled, course)[0][0]
         else:
-            r[i] = claimed(draws, floors(draws, rule, alpha, noise), noise, course)[0]
-    return noise.radii(r)
+            r[i] = claimed(draws, floors(draws, rule, alpha, sampled), sampled, course)[0]
+    return sampled.radii(r)

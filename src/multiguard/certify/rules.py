@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.certify.arguments import check_count, check_fraction
-from multiguard.certify.arrays import Bools, Floats, Ints
-from multiguard.certify.noise import NOISES, BandAblation, Noise
+from multiguard.certify.ablation import BandAblation
+from multiguard.certify.arguments import Bools, Floats, Ints, check_count, check_fraction
+from multiguard.certify.noise import NOISES, Noise
 from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
 from multiguard.io.rounding import plain

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify.arguments import check_alpha, check_radii, each_image
-from multiguard.certify.arrays import Bools, Floats, Ints
+from multiguard.certify.additive import Gaussian
+from multiguard.certify.arguments import Bools, Floats, Ints, check_alpha, check_radii, each_image
 from multiguard.certify.bets import Claim, Game, scores_of, smoothed
 from multiguard.certify.betting import is_proved, staircases
 from multiguard.certify.draws import Draws, fixed_permutation, read_draws
-from multiguard.certify.noise import Gaussian, Noise, SampledNoise, check_sampled, resolve_noise
+from multiguard.certify.noise import Noise, SampledNoise, check_sampled, resolve_noise
 from multiguard.certify.radii import certified_radii
 from multiguard.certify.rules import Method, Rule
 from multiguard.certify.wealth import ANYTIME, BETTING_CUTS, Block, settle, wealth

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.certify.bounds import Bounds
 from multiguard.certify.counts import Group
 from multiguard.certify.layers import Layers, Shift, crossing

@@ -20,7 +20,7 @@ from math import comb
 
 import numpy as np
 
-from multiguard.certify.arrays import Bools, Floats, Ints
+from multiguard.certify.arguments import Bools, Floats, Ints
 from multiguard.certify.bets import (
     Claim,
     Game,

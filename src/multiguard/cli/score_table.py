@@ -7,7 +7,7 @@ from functools import partial
 from rich.console import Console
 from rich.table import Table
 
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.certify.noise import Noise
 from multiguard.cli.console import plain_table
 from multiguard.evaluate import AttackCurve, Attacks, Certificates, Curve, Results, attack_curves

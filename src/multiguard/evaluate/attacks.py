@@ -13,7 +13,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from multiguard.certify import Method, Rule, Threshold, certified_size, clopper_pearson_lower, clopper_pearson_upper
-from multiguard.certify.arrays import Floats, Ints
+from multiguard.certify.arguments import Floats, Ints
 from multiguard.certify.noise import NoiseField, as_noise
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.config import CertifyConfig, check_methods
@@ -247,7 +247,7 @@ def attack_curves(attacks: Attacks, radius: ArrayLike | None = None) -> list[Att
         attacks: What attacks achieved.
         radius: (radii,), in the unit of the noise's attacker; None for those at which every image was attacked.
 
-    >>> from multiguard.certify.noise import Gaussian
+    >>> from multiguard.certify import Gaussian
     >>> outcomes = (AttackOutcome("none", "in", 0.0, 0.0, 2, 2), AttackOutcome("pgd", "in", 0.5, 0.49, 1, 1))
     >>> image = AttackedImage("000042", (0, 1), {"in": {"joint": np.array([0.6, 0.2])}}, outcomes)
     >>> config, names = CertifyConfig(2, 1, draws=100), ("cat", "dog", "emu")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.certify.noise import Noise
 from multiguard.certify.rules import check_method
 from multiguard.errors import ImageFailure, InvalidInputError

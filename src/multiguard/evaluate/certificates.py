@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from multiguard.certify import Method, Radii, Rule
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.certify.noise import Noise
 from multiguard.certify.rules import RuleName
 from multiguard.errors import ImageFailure

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.certify import Method, Radii, certified_radii_batch
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.certify.radii import label_radii_batch
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate.certificates import Certificates, Labels, certificates_schema

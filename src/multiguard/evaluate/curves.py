@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from multiguard.certify import Method
-from multiguard.certify.arguments import check_fraction
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats, check_fraction
 from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.certificates import Certificates

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from multiguard.certify.arguments import check_fraction
-from multiguard.certify.arrays import Floats, Ints
+from multiguard.certify.arguments import Floats, Ints, check_fraction
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.scores import Counts, ratio
 from multiguard.io.short_repr import short_repr

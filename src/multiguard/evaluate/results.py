@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from multiguard.certify import Method, certified_size
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.curves import Curve, method_curve

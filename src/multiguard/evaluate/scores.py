@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from multiguard.certify import Radii, Rule
-from multiguard.certify.arrays import Floats, Ints
+from multiguard.certify.arguments import Floats, Ints
 from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
 from multiguard.io.rounding import plain

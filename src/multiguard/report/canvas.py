@@ -7,7 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypedDict
 
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.io.files import write_atomically
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from multiguard.certify import Method
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import (
     Averaging,

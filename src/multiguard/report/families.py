@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from multiguard.certify import Method
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.certify.noise import NO_NOISE, parse_noise
 from multiguard.certify.rules import RuleName
 from multiguard.evaluate import Averaging, Curve, Results, curves

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from multiguard.certify import Method
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.evaluate import AttackCurve, Attacks, Averaging, Certificates, Results, attack_curves
 from multiguard.evaluate.attacks import BEST
 from multiguard.io.files import require_folder

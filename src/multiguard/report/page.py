@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.data import Dataset
 from multiguard.data.sample import Progress
 from multiguard.errors import InvalidInputError

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from multiguard.certify import Method
-from multiguard.certify.arrays import Floats
+from multiguard.certify.arguments import Floats
 from multiguard.certify.noise import Noise
 from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError

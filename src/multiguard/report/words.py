@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from multiguard.certify import Method
-from multiguard.certify.arrays import Ints
+from multiguard.certify.arguments import Ints
 from multiguard.evaluate import Attacks, Curve, Results
 from multiguard.evaluate.attacks import BEST
 from multiguard.evaluate.config import is_one_claim

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from multiguard.certify.noise import Gaussian, given_noise
+from multiguard.certify import Gaussian
+from multiguard.certify.noise import given_noise
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Results, read_certificates
 from multiguard.evaluate.certificate_files import CERTIFICATES_NAME

@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-from multiguard.certify import Rule
-from multiguard.certify.noise import BandAblation, Gaussian
+from multiguard.certify import BandAblation, Gaussian, Rule
 from multiguard.data.config import FOLDER, DataConfig
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, SweepConfig

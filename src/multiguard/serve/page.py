@@ -123,7 +123,7 @@ def _read(folder: Path) -> Iterator[Example]:
 def slider_radii(noise: Noise) -> list[float]:
     """The radii of the slider: some of those at which the method betting makes claims, from 0 on.
 
-    >>> from multiguard.certify.noise import PixelAblation
+    >>> from multiguard.certify import PixelAblation
     >>> slider_radii(PixelAblation(45, 1024))[:4]
     [0.0, 1.0, 2.0, 3.0]
     """

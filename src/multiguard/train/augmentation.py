@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from multiguard.certify.noise import HIDDEN
-from multiguard.certify.noise_model import NoiseModel
+from multiguard.certify.noise import HIDDEN, Noise
 
 ORDER, STEP, VALIDATION, MODEL = range(4)  # the second part of a key, after the seed
 _STRETCH = 4 / 3  # the largest ratio of a crop's sides
@@ -24,7 +23,7 @@ def derived_seed(*key: int) -> int:
     return int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:8], "big") >> 1
 
 
-def add_noise(images: Tensor, noise: NoiseModel | None, generator: torch.Generator) -> Tensor:
+def add_noise(images: Tensor, noise: Noise | None, generator: torch.Generator) -> Tensor:
     """Put the noise on images (B, channels, height, width), without clamping; None returns the same tensor.
 
     A band ablation keeps a random one of its bands in each image.

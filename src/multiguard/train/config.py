@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from multiguard.certify.noise import NO_NOISE, Noise, given_noise, parse_noise
-from multiguard.certify.noise_model import NoiseModel
 from multiguard.errors import InvalidInputError
 from multiguard.io.config import Config, Count, NotNegative, Positive, Threads, Whole, described, from_tree, to_tree
 
@@ -135,7 +134,7 @@ class TrainConfig(Config, frozen=True):
         return given_noise(self.sigma, self.noise) or _NOISE
 
 
-def noise_text(noise: NoiseModel | None) -> str:
+def noise_text(noise: Noise | None) -> str:
     """The text of a noise, "none" for none.
 
     >>> noise_text(parse_noise("gaussian:0.50")), noise_text(None)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from multiguard.certify.noise_model import NoiseModel
+from multiguard.certify.noise import Noise
 from multiguard.data import Pixels
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.classifier import Classifier
@@ -156,7 +156,7 @@ class Trainer:
         return {"epoch": epoch + 1, "noise": noise_text(noise), "loss": loss, "images_per_second": round(rate, 1)}
 
     def step(
-        self, images: Tensor, targets: Tensor, noise: NoiseModel | None, *, epoch: int, step: int, steps: int
+        self, images: Tensor, targets: Tensor, noise: Noise | None, *, epoch: int, step: int, steps: int
     ) -> Tensor:
         """Train on one batch and return its loss, without waiting for the device to compute it.
 
@@ -183,7 +183,7 @@ class Trainer:
         self.average.update(epoch * steps + step)
         return loss.detach()
 
-    def _loss(self, noisy: Tensor, clean: Tensor, targets: Tensor, noise: NoiseModel | None) -> Tensor:
+    def _loss(self, noisy: Tensor, clean: Tensor, targets: Tensor, noise: Noise | None) -> Tensor:
         """The loss of the labels, mixed with that of the teacher's scores, and with the U-Net's error added.
 
         Behind a denoiser the classifier gets denoised images, and clean ones as they are.
@@ -223,7 +223,7 @@ class Trainer:
             broadcast(list(self.average.module.state_dict().values()))
         return {"map_noisy": self._map_at(self.config.validation_noise), "map_clean": self._map_at(None)}
 
-    def _map_at(self, noise: NoiseModel | None) -> float:
+    def _map_at(self, noise: Noise | None) -> float:
         part = noisy_scores(self.validated, self.val_feed, noise, self.config.seed, self.rank, self.world, amp=self.amp)
         scores = self.accelerator.reduce(part, "sum")
         return mean_average_precision(scores.cpu().numpy(), self.val_feed.pixels.targets)
@@ -322,7 +322,7 @@ class Average:
 def noisy_scores(
     classifier: nn.Module,
     feed: Feed,
-    noise: NoiseModel | None,
+    noise: Noise | None,
     seed: int,
     rank: int = 0,
     world: int = 1,
@@ -345,7 +345,7 @@ def noisy_scores(
     return scores
 
 
-def noisy_map(classifier: nn.Module, pixels: Pixels, noise: NoiseModel | None, *, seed: int = 0) -> float:
+def noisy_map(classifier: nn.Module, pixels: Pixels, noise: Noise | None, *, seed: int = 0) -> float:
     """The mean average precision of a classifier in eval mode on one noisy copy of each image.
 
     The classifier maps images in [0, 1] to one score per label and runs on the device of its weights. The seed decides
