@@ -140,24 +140,16 @@ def test_torch_data():
         assert labels == SETS
 
 
-def test_sampled_items():
-    """A loader that samples some items yields these, in the dataset's order; a torch Subset its own."""
+@pytest.mark.parametrize(
+    "more",
+    [{"sampler": SubsetRandomSampler([3, 1])}, {"batch_sampler": [[3], [1]]}, {"collate_fn": lambda batch: batch}],
+)
+def test_special_loaders(more):
+    """A loader that picks or makes items is refused; a torch Subset has its own."""
     items = TensorDataset(torch.from_numpy(ROWS), torch.from_numpy(HOT))
-    for data in (
-        DataLoader(items, sampler=SubsetRandomSampler([3, 1])),
-        DataLoader(items, batch_sampler=[[3], [1]]),
-        Subset(items, [1, 3]),
-    ):
-        assert contents(as_dataset(data, NAMES))[1] == [SETS[1], SETS[3]]
-
-
-def test_collate():
-    """A loader's own collate function makes the pairs."""
-    items = [{"row": row, "names": [NAMES[i] for i in labels]} for row, labels in zip(ROWS, SETS, strict=True)]
-    loader = DataLoader(items, collate_fn=lambda batch: ([x["row"] for x in batch], [x["names"] for x in batch]))
-    inputs, labels = contents(as_dataset(loader, NAMES))
-    np.testing.assert_array_equal(inputs, ROWS)
-    assert labels == SETS
+    with pytest.raises(DataError, match="a sampler or a collate function of its own"):
+        as_dataset(DataLoader(items, **more), NAMES)
+    assert contents(as_dataset(Subset(items, [1, 3]), NAMES))[1] == [SETS[1], SETS[3]]
 
 
 def test_content_in_name():

@@ -185,8 +185,7 @@ def _from_arrays(inputs: Any, labels: Any, label_names: Sequence[str]) -> Memory
     sets: Sequence[Any] = [()] * rows.shape[0] if labels is None else _entries(labels)
     if len(sets) != rows.shape[0]:
         raise DataError(f"X holds {rows.shape[0]} inputs and Y the labels of {len(sets)}; give one label set each.")
-    shape = " x ".join(str(size) for size in rows.shape)
-    name = f"data in memory, {shape}, sha256 {_digest(rows)[:16]}"
+    name = f"data in memory, {' x '.join(map(str, rows.shape))}, sha256 {_digest(rows)[:16]}"
 
     def read(index: int) -> tuple[Any, Any]:
         return (rows[[index]].toarray()[0] if hasattr(rows, "tocsr") else rows[index]), sets[index]
@@ -194,38 +193,21 @@ def _from_arrays(inputs: Any, labels: Any, label_names: Sequence[str]) -> Memory
     return MemoryDataset(name, label_names, len(sets), read, label_sets=sets, labelled=labels is not None)
 
 
-def _from_items(
-    items: Any, label_names: Sequence[str], positions: Sequence[int] | None = None, collate: Any = None
-) -> MemoryDataset:
-    chosen = range(len(items)) if positions is None else positions
-
-    def read(index: int) -> tuple[Any, Any]:
-        item = items[chosen[index]]
-        if collate is None:
-            return _pair(item)
-        inputs, labels = _pair(collate([item]))
-        return inputs[0], labels[0]
-
-    return MemoryDataset(f"{type(items).__name__}, {len(chosen)} items", label_names, len(chosen), read)
+def _from_items(items: Any, label_names: Sequence[str]) -> MemoryDataset:
+    name = f"{type(items).__name__}, {len(items)} items"
+    return MemoryDataset(name, label_names, len(items), lambda index: _pair(items[index]))
 
 
 def _from_loader(loader: Any, label_names: Sequence[str]) -> MemoryDataset:
-    """The items that the loader samples, in the dataset's order; its own collate function makes them pairs."""
-    items = loader.dataset
+    """All items of the loader's dataset, in its order; a loader that picks items, or makes them, raises `DataError`."""
+    items, batches = loader.dataset, type(loader.batch_sampler).__name__
+    plain = getattr(loader.collate_fn, "__name__", "") in ("default_collate", "default_convert")
+    sampled = type(loader.sampler).__name__ in ("SequentialSampler", "RandomSampler")
     if not hasattr(items, "__getitem__") or not hasattr(items, "__len__"):
         raise DataError(f"{type(items).__name__} is read in a stream; stack its items and give a pair (X, Y).")
-    plain = getattr(loader.collate_fn, "__name__", "") in ("default_collate", "default_convert")
-    return _from_items(items, label_names, _sampled(loader, len(items)), None if plain else loader.collate_fn)
-
-
-def _sampled(loader: Any, count: int) -> list[int]:
-    """Which items the loader samples; all of them where it shuffles the dataset."""
-    sampler = loader.sampler
-    if type(loader.batch_sampler).__name__ not in ("BatchSampler", "NoneType"):
-        sampler = [index for batch in loader.batch_sampler for index in batch]
-    if type(sampler).__name__ in ("SequentialSampler", "RandomSampler"):
-        return list(range(count))
-    return sorted({operator.index(index) for index in sampler})
+    if not (plain and sampled and batches in ("BatchSampler", "NoneType")):
+        raise DataError("the loader has a sampler or a collate function of its own; give a dataset of pairs (x, y).")
+    return _from_items(items, label_names)
 
 
 def _pair(item: Any) -> tuple[Any, Any]:

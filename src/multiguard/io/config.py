@@ -153,17 +153,11 @@ def checked(name: str, value: Any, kind: Any) -> Any:
             raise msgspec.ValidationError
         found = msgspec.convert(value, kind, dec_hook=_path)
     except msgspec.ValidationError:
-        choices = words(kind)
-        if choices and isinstance(value, str) and len(choices) == len(members_words(kind)):
-            raise InvalidInputError(f"{name}: {unknown_name('value', value, choices)}") from None
+        if isinstance(value, str) and all(get_origin(plain_type(one)) is Literal for one in members(kind)):
+            raise InvalidInputError(f"{name}: {unknown_name('value', value, words(kind))}") from None
         raise InvalidInputError(f"{name} is {_shown(value)}; expected {expected(kind)}") from None
     _check_size(name, found)
     return found
-
-
-def members_words(kind: Any) -> list[Any]:
-    """The values that a type lists, other types counted as one each."""
-    return [word for one in members(kind) for word in (get_args(plain_type(one)) if words(one) else (one,))]
 
 
 def expected(kind: Any) -> str:
@@ -200,12 +194,10 @@ def _range(kind: Any) -> str:
     """The range of a number in words."""
     limits: dict[str, Any] = {}
     while get_origin(kind) is Annotated:
-        for meta in get_args(kind)[1:]:
-            if isinstance(meta, Meta):
-                limits |= {
-                    name: limit for name in ("ge", "gt", "le", "lt") if (limit := getattr(meta, name)) is not None
-                }
-        kind = get_args(kind)[0]
+        kind, *metas = get_args(kind)
+        for meta in (one for one in metas if isinstance(one, Meta)):
+            given = {name: getattr(meta, name) for name in ("ge", "gt", "le", "lt")}
+            limits |= {name: limit for name, limit in given.items() if limit is not None}
     match limits:
         case {"gt": low, "lt": high}:
             return f" strictly between {low:g} and {high:g}"

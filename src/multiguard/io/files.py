@@ -61,7 +61,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 
 def is_regular(path: Path) -> bool:
-    """Return whether a file is there that is neither a link nor a folder, a pipe or a device."""
+    """Whether a file is there that is neither a link nor a folder, a pipe or a device."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
@@ -69,12 +69,12 @@ def is_regular(path: Path) -> bool:
 
 
 def real_path(path: Path) -> Path:
-    """Return the path with all links followed, there or not; links that lead in a circle stay as they are."""
+    """The path with all links followed, there or not; links that lead in a circle stay as they are."""
     return Path(os.path.realpath(path))
 
 
 def partial_target(path: Path) -> str | None:
-    """Return the name of the file that a killed process was writing to this partial file; None for other files."""
+    """The name of the file that a killed process was writing to this partial file; None for other files."""
     return match["name"] if (match := _PARTIAL.fullmatch(path.name)) else None
 
 
@@ -115,7 +115,7 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def read_regular(path: Path, most: int = MOST_TEXT) -> bytes:
-    """Return the content of a regular file; one of more than `most` bytes, or no regular file, raises `OSError`.
+    """The content of a regular file; one of more than `most` bytes, or no regular file, raises `OSError`.
 
     No more is read than the length that the file has at first: a file that grows without end is refused.
     """
@@ -141,13 +141,13 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_hashed(path: Path, most: int = MOST_TEXT) -> tuple[bytes, str]:
-    """Return what `read_regular` returns, and the sha256 of exactly these bytes: the file may be replaced meanwhile."""
+    """What `read_regular` returns, and the sha256 of exactly these bytes: the file may be replaced meanwhile."""
     content = read_regular(path, most)
     return content, hashlib.sha256(content).hexdigest()
 
 
 def mentions(path: Path, word: str) -> bool:
-    """Return whether a regular file, not a link, holds the word in quotes, however large it is."""
+    """Whether a regular file, not a link, holds the word in quotes, however large it is."""
     if not is_regular(path):
         return False
     quoted, rest = f'"{word}"'.encode(), b""
@@ -160,18 +160,18 @@ def mentions(path: Path, word: str) -> bool:
 
 
 def file_checksum(path: Path) -> str:
-    """Return the sha256 of a regular file, in hexadecimal."""
+    """The sha256 of a regular file, in hexadecimal."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def files_checksum(paths: Sequence[Path]) -> str:
-    """Return one sha256 for several files: it changes with the name, the content or the order of any of them."""
+    """One sha256 for several files: it changes with the name, the content or the order of any of them."""
     return joined_checksum((path.name, file_checksum(path)) for path in paths)
 
 
 def joined_checksum(checksums: Iterable[tuple[str, str]]) -> str:
-    """Return one sha256 for several files, given the name and the sha256 of each in this order."""
+    """One sha256 for several files, given the name and the sha256 of each in this order."""
     return hashlib.sha256("".join(f"{name} {checksum};" for name, checksum in checksums).encode()).hexdigest()
 
 

@@ -35,21 +35,13 @@ def folder_lock(folder: Path) -> Iterator[None]:
         yield
         return
     path = real_path(folder) / LOCK_NAME
-    _check_name(path)
+    with suppress(FileNotFoundError):
+        found = path.lstat()  # a lock file is empty
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size:
+            raise InvalidInputError(
+                f"{path} is a link, or not the lock file of a run; remove it, or name another folder"
+            )
     lock = FileLock(path, timeout=0, is_singleton=True, fallback_to_soft=False)
-    _acquire(lock, folder)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            if lock.lock_counter <= 1:
-                path.unlink()  # while it is locked, so that a process that has opened this file looks again
-            if created:
-                folder.rmdir()
-        lock.release()
-
-
-def _acquire(lock: FileLock, folder: Path) -> None:
     try:
         lock.acquire()
     except Timeout:
@@ -59,14 +51,13 @@ def _acquire(lock: FileLock, folder: Path) -> None:
         if error.errno not in _NO_LOCKS:
             raise
         message = "is on a file system without locks: a second run that writes there at the same time is not noticed"
-        warnings.warn(f"{folder} {message}; make sure that there is none", NoLocksWarning, stacklevel=4)
-
-
-def _check_name(path: Path) -> None:
-    """Raise `InvalidInputError` for a link, or for a file of somebody else: a lock file is empty."""
-    with suppress(FileNotFoundError):
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size:
-            raise InvalidInputError(
-                f"{path} is a link, or not the lock file of a run; remove it, or name another folder"
-            )
+        warnings.warn(f"{folder} {message}; make sure that there is none", NoLocksWarning, stacklevel=3)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if lock.lock_counter <= 1:
+                path.unlink()  # while it is locked, so that a process that has opened this file looks again
+            if created:
+                folder.rmdir()
+        lock.release()

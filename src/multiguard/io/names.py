@@ -14,9 +14,8 @@ _SUGGESTED = 10  # unknown names of one list that get a hint; to find one takes 
 def is_unicode(name: str) -> bool:
     r"""Whether a file can hold the name; Python reads a file's name that is not UTF-8 as half characters.
 
-    Example:
-        >>> is_unicode("café"), is_unicode("caf\udce9")
-        (True, False)
+    >>> is_unicode("café"), is_unicode("caf\udce9")
+    (True, False)
     """
     try:
         name.encode()
@@ -28,9 +27,8 @@ def is_unicode(name: str) -> bool:
 def as_cell(name: str) -> str:
     """Return the name as a CSV cell, with an apostrophe in front where a spreadsheet would run it as a formula.
 
-    Example:
-        >>> as_cell("=1+1"), as_cell("cat")
-        ("'=1+1", 'cat')
+    >>> as_cell("=1+1"), as_cell("cat")
+    ("'=1+1", 'cat')
     """
     return f"'{name}" if _FORMULA.match(name) else name
 
@@ -38,9 +36,8 @@ def as_cell(name: str) -> str:
 def unknown_name(kind: str, given: str, known: Iterable[str]) -> str:
     """Return a message for an unknown name, with the nearest known name or the list of known names.
 
-    Example:
-        >>> unknown_name("split", "trian", ["train", "val"])
-        "unknown split 'trian': did you mean 'train'?"
+    >>> unknown_name("split", "trian", ["train", "val"])
+    "unknown split 'trian': did you mean 'train'?"
     """
     names = list(known)
     folded = {_folded(name): name for name in names}
@@ -52,14 +49,9 @@ def unknown_name(kind: str, given: str, known: Iterable[str]) -> str:
 class UnknownNames:
     """Messages for the unknown names of one list, however many: the first few different ones get a hint.
 
-    Args:
-        kind: What the names name, as in "label".
-        known: The known names.
-
-    Example:
-        >>> messages = UnknownNames("label", ["cat", "dog"])
-        >>> messages.of(["cta", "dgo"])
-        "unknown label 'cta': did you mean 'cat'? unknown label 'dgo': did you mean 'dog'?"
+    >>> messages = UnknownNames("label", ["cat", "dog"])
+    >>> messages.of(["cta", "dgo"])
+    "unknown label 'cta': did you mean 'cat'? unknown label 'dgo': did you mean 'dog'?"
     """
 
     def __init__(self, kind: str, known: Iterable[str]) -> None:
@@ -67,17 +59,12 @@ class UnknownNames:
 
     def of(self, names: Sequence[str]) -> str:
         """The messages for the first of these names, and the number of the others."""
-        shown = [self._message(name) for name in names[:_SUGGESTED]]
-        others = len(names) - len(shown)
-        text = "; ".join(shown).replace("?;", "?")
-        return text if not others else f"{text} and {others} more unknown {self._kind}s"
-
-    def _message(self, name: str) -> str:
-        if name not in self._hints:
-            if len(self._hints) == _SUGGESTED:
-                return f"unknown {self._kind} '{name}'"
-            self._hints[name] = unknown_name(self._kind, name, self._known)
-        return self._hints[name]
+        for name in names[:_SUGGESTED]:
+            if name not in self._hints and len(self._hints) < _SUGGESTED:
+                self._hints[name] = unknown_name(self._kind, name, self._known)
+        shown = [self._hints.get(name, f"unknown {self._kind} '{name}'") for name in names[:_SUGGESTED]]
+        text, others = "; ".join(shown).replace("?;", "?"), len(names) - len(shown)
+        return f"{text} and {others} more unknown {self._kind}s" if others else text
 
 
 def _folded(name: str) -> str:
