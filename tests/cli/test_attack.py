@@ -242,35 +242,9 @@ def test_replaced_image(own_run, tmp_path):
     assert (code, "2.png is not the one that was voted on" in err) == (2, True), err
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--set", "beta=2"], "beta is 2.0; expected a number strictly between 0 and 1"),
-        (["--radius", "-1"], "none negative"),
-        (["--radius", "0"], "give a larger one"),
-        (["--draws", "0"], "--draws is 0; expected a whole number from 1 to"),
-        (["--set", "weights=x.pth"], "weights describes the model that --model names"),
-    ],
-)
-def test_attack_mistakes(finished, tmp_path, words, message):
-    """What cannot be is one line."""
-    code, _, err = command("attack", finished, "--out", tmp_path / "out", *words)
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert message in err
-    assert not (tmp_path / "out" / "attack.parquet").exists()
-
-
 def test_other_model(run, blind):
     """Another model is refused."""
     code, _, err = command("attack", run, *QUICK, "--model", blind, "--output", "logits")
     assert (code, "is not the classifier that" in err) == (2, True)
     shutil.copytree(run / "model", run / "other")
     assert command("attack", run, *QUICK, "--images", "1", "--model", run / "other")[0] == 0, "the same, elsewhere"
-
-
-def test_folder_of_other_content(run):
-    """A folder of another kind is not written into."""
-    code, _, err = command("attack", run, *QUICK, "--out", run / "votes")
-    assert (code, "holds votes" in err) == (2, True)
-    code, _, err = command("attack", run / "votes", *QUICK)
-    assert (code, "holds no certificates" in err) == (2, True)

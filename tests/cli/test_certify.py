@@ -252,43 +252,6 @@ def test_unconfirmed_labels(deployed):
     assert "no label is predicted" in nothing
 
 
-VOTE = ["vote", *MODEL, *DIGITS, "--out", "new"]
-ADAPTIVE = [*VOTE, "--draws", "adaptive"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["certify", "ranked", *TOP_K, "--no-labels"], "the draws that certify must not choose them"),
-        (["certify", "unlabelled", *TOP_K], "no ground truth"),
-        (["certify", "ranked", *THRESHOLD], "these are votes of the top-k rule"),
-        (["certify", "adaptive", *TOP_K, "--sweep", "n=50"], "no fixed number holds"),
-        (["certify", "sets", "--threshold", "nan"], "--threshold is nan"),
-        (["certify", "ranked"], "--k is missing; the top-k rule needs k and k_prime"),
-        (["certify", "ranked", *TOP_K, "--sweep", "kk=1"], "unknown parameter of a sweep 'kk'"),
-        (["certify", "ranked", *TOP_K, "--sweep", "k=one"], "--sweep k=one: expected numbers"),
-        ([*VOTE, "--no-labels", "--set", "pilot_draws=0"], "needs pilot draws"),
-        ([*VOTE, "--rule", "threshold", "--set", "k_max=3"], ": k_max belongs to the top-k rule"),
-        ([*VOTE, "--set", "score_threshold=0.5"], ": score_threshold belongs to the threshold rule"),
-        ([*VOTE, "--draws", "many"], "--draws is 'many'; expected a whole number from 1 to 100,000,000, or adaptive"),
-        ([*VOTE, "--k", 4], "--k tells adaptive draws when to stop, and --draws is 1000"),
-        ([*ADAPTIVE, *TOP_K], "name one or more"),
-        ([*ADAPTIVE, "--radius", 0.5], "--k is missing; the top-k rule needs k and k_prime"),
-        (["vote", *MODEL, "--data", "folder", "--root", "images", "--no-labels", "--out", "new"], "give --labels FILE"),
-        (["predict", "images/0.png", *MODEL, "--labels", "names.txt", "--threshold", 0.5], "threshold belongs"),
-    ],
-)
-def test_rule_mistakes(deployed, arguments, message, tmp_path, monkeypatch):
-    """Misuse is one line."""
-    monkeypatch.chdir(deployed[0])
-    out = tmp_path / "new"
-    arguments = [*arguments, "--out", out] if arguments[0] != "predict" else arguments
-    code, _, err = command(*arguments)
-    assert (code, err[:12], err.count("\n")) == (2, "multiguard: ", 1), err
-    assert message in err
-    assert not out.exists() or not list(out.iterdir())
-
-
 def test_other_rule_in_folder(deployed, tmp_path):
     """Votes of another rule are refused where votes lie."""
     done("vote", *MODEL, *DIGITS, "--draws", 20, "--out", tmp_path / "v")

@@ -398,52 +398,6 @@ def linear_model():
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 5))
 
 
-VOTE = ["vote", "--model", "runs/digits", "--data", "digits", "--out", "v"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["certify", "gone", "--k", 3, "--k-prime", 1], "gone does not exist; name a votes folder"),
-        (["certify", "runs/votes", "--k", 3, "--k-prime", 11, "--out", "c"], "--k-prime"),
-        (["certify", "runs/votes", "--k", 3, "--k-prime", 1, "--draws", 61, "--out", "c"], "hold 60 draws"),
-        (["certify", "runs/votes", "--k", 3, "--k-prime", 1, "--method", "papr", "--out", "c"], "'papr'"),
-        (["certify", "runs/votes", "--k", 3, "--k-prime", 1, "--sweep", "kk=1", "--out", "c"], "did you mean 'k'"),
-        (["certify", "runs/votes", "--k", 3, "--k-prime", 1, "--sweep", "k=x", "--out", "c"], "expected numbers"),
-        (["report", "gone"], "gone holds no certificates"),
-        (["report", "runs", "--beside", "x=", "--out", "r.html"], "expected a folder, or NAME=FOLDER"),
-        (["report", "runs", "--beside", "x=gone", "--out", "r/r.html"], "gone holds no certificates"),
-        (["predict", "gone.png", "--model", "runs/digits"], "gone.png: could not be predicted: no such image"),
-        (["predict", "digit.png", "--model", "runs/gone"], "unknown model 'runs/gone'"),
-        (["predict", "digit.png", "--model", "runs/digits", "--k", 11], "at most the number of labels, 10, got 11"),
-        (["predict", "digit.png", "--model", "runs/digits", "--size", 64], "leave out the size 64"),
-        (
-            ["vote", "--model", "runs/digits", "--data", "folder", "--root", "gone", "--out", "v"],
-            "gone: no such folder",
-        ),
-        (["vote", "--model", "gone", "--data", "digits", "--out", "v"], "unknown model 'gone'"),
-        ([*VOTE, "--set", "mean=a"], "mean is 'a'; expected a number"),
-        (["vote", "--model", TAGGER, "--output", "logits", "--data", "digits", "--out", "v"], "no noise given"),
-        (
-            ["vote", "--model", "runs/digits", "--data", "digits", "--sigma", 0, "--out", "v"],
-            "sigma is 0.0; without noise there is no certificate",
-        ),
-        (["run", "gone.yaml", "--out", "v"], "gone.yaml: no such recipe file"),
-        (["run", "digitz", "--out", "v"], "did you mean 'digits'"),
-        (["run", "digits", "--set", "sgma=1", "--out", "v"], "did you mean 'sigma'"),
-        (["run", "voc2007", "--out", "v"], "voc2007: no root folder given"),
-    ],
-)
-def test_command_mistakes(place, arguments, message):
-    """A mistake is one line."""
-    before = state(place)
-    code, _, err = command(*arguments)
-    assert code == 2, err
-    assert message in err
-    assert (err[:12], err.count("\n")) == ("multiguard: ", 1)
-    assert state(place) == before
-
-
 @pytest.mark.parametrize(
     ("table", "message"),
     [("file,labels\n", "no rows below the header"), ("file,labels\n0.png,horse\n", "horse")],

@@ -105,45 +105,6 @@ def test_unlabelled_bands(place):
     done("certify", "unlabelled", "--no-labels", "--k", 3, "--k-prime", 2, "--out", "chosen")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--draws", 100], "--draws is 100, and band:4/16 votes once for each of 16 bands; leave it out"),
-        (["--set", "pilot_draws=5"], "pilot_draws is given, and band:4/16 votes once for each of 16 bands"),
-        (["--set", "clamp=true"], "clamp must be left out with the noise band:4/16: hidden pixels would become black"),
-        (["--sigma", 0.5, "--noise", "band:4"], "--sigma is 0.5, Gaussian noise, and noise is band:4; give one"),
-        (["--noise", "bands:4"], "unknown noise 'bands': did you mean 'band'?"),
-        (["--noise", "band:4/32"], "the noise is 'band:4/32', but the images have 16 columns"),
-        (["--noise", "pixels:300"], "keep must be a whole number of at least 1 and at most pixels = 256"),
-        (["--noise", "uniform:-1"], "half_width"),
-        (["--noise", "none"], "noise is none; without noise there is no certificate"),
-        (["--draws", "adaptive", "--k", 2, "--k-prime", 1, "--radius", 0.5, "--noise", "pixels:60"], "whole number"),
-    ],
-)
-def test_refusals(place, arguments, message):
-    """What the noise rules out is one line, and nothing is written."""
-    code, _, err = command("vote", "--model", "bands", *DATA, *arguments, "--out", "refused")
-    assert code == 2
-    assert message in err
-    assert len(err.splitlines()) == 1
-    assert not (place / "refused" / "manifest.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--noise", "band:20"], "width must be a whole number of at least 1 and at most columns = 16"),
-        (["--noise", "band:4", "--sigma", 0.5], "--sigma is 0.5, Gaussian noise, and noise is band:4; give one"),
-        (["--noise", "pixels:4", "--set", "denoiser=x.pth"], "a denoiser removes Gaussian noise only"),
-    ],
-)
-def test_refused_training(place, arguments, message):
-    """What cannot be trained is one line."""
-    code, _, err = command(*TRAIN, *arguments, "--out", "never")
-    assert code == 2
-    assert message in err
-
-
 def test_dry_run(place):
     """A dry run looks at the model under its own noise, and says what the bands can prove."""
     said = done("vote", "--dry-run", "--model", "bands", *DATA)

@@ -86,15 +86,11 @@ WITHOUT_SIZE = [word for word in DRAWS if word not in ("--size", 32)]
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ([":x"], "unknown model ':x'"),
         (["my_net.py:net"], "does not say which score belongs to which label; give --labels FILE"),
-        (["net.onnx"], "does not say which score belongs to which label; give --labels FILE"),
-        (["timm:resnet10t", "--weights", "w.pth"], "does not say which score belongs to which label"),
         (["net.onnx", "--labels", "few.txt"], "returns 4 scores, and --labels (labels=[...]) names 1"),
         (["my_net.py:fails", "--labels", "names.txt"], "KeyError"),
         (["my_net.py:pair", "--labels", "names.txt"], "it returned tuple"),
         (["my_net.py:nat"], "unknown name in my_net.py 'nat'"),
-        (["my_net"], "unknown model 'my_net'"),
         (["images"], "expected a model folder"),
         (["net.onnx", "--labels", "names.txt", "--rule", "threshold"], "declare --output logits or probabilities"),
     ],

@@ -53,34 +53,6 @@ def test_all_methods(home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["two", "--method", "all"], "one certificate cannot be compared"),
-        (["one", "missing"], "missing holds no certificates; give a run folder or a certificates folder"),
-        (["one", "one"], "two runs are named"),
-        (["x=one", "x=two"], "two runs are named x"),
-        (["=one", "two"], "expected a folder, or NAME=FOLDER"),
-        (["one", "unlabelled"], "different labels"),
-        (["one", "two", "--method", "jia"], "one has no certificates by jia"),
-        (["one", "two", "--baseline", "tow"], "did you mean 'two'"),
-        (["one", "two", "--radius", "-1"], "--radius is -1.0; expected a number of 0 or more"),
-        (["one", "two", "--radius", "x"], "--radius is 'x'; expected a number of 0 or more"),
-        (["one", "two", "--out", "one/certificates"], "holds certificates"),
-        (["one", "--baseline", "one"], "baseline is about a comparison"),
-        (["one", "--radius", "0.5"], "is about a comparison"),
-        (["one", "two", "--beside", "three=two"], "beside adds runs to the page of one run"),
-    ],
-)
-def test_mistakes(home, monkeypatch, arguments, message) -> None:
-    """A mistake is one line and exit code 2."""
-    monkeypatch.chdir(home)
-    code, _, err = command("report", *arguments)
-    assert code == 2
-    assert message in err
-    assert err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
     ("runs", "names"),
     [
         (["runs/a", "runs/b"], ["a", "b"]),

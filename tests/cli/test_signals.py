@@ -115,27 +115,3 @@ def test_single_process_commands(asked, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     told = err.replace("multiguard:", "multiguard, process 1 of 2:")
     assert command(*asked) == (2, "", told), "torchrun ends the others when one has ended: each must say why"
-
-
-@pytest.mark.parametrize(
-    ("variables", "message"),
-    [
-        ({"WORLD_SIZE": "abc"}, "WORLD_SIZE is 'abc' in the environment, expected an integer of at least 1"),
-        ({"WORLD_SIZE": "0"}, "WORLD_SIZE is '0' in the environment"),
-        ({"WORLD_SIZE": "2"}, "WORLD_SIZE is 2, so RANK must be one of 0 to 1, but it is not set"),
-        ({"WORLD_SIZE": "2", "RANK": "2"}, "one of 0 to 1, but it is 2"),
-        ({"WORLD_SIZE": "2", "RANK": "-1"}, "RANK is '-1' in the environment"),
-        ({"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "x"}, "LOCAL_RANK is 'x' in the environment"),
-    ],
-)
-@pytest.mark.parametrize("asked", ["certify", "vote"])
-def test_bad_environment(asked, variables, message, monkeypatch):
-    """An environment that says no place is one line."""
-    for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    code, out, err = command(asked, "votes")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith("multiguard: ")
-    assert message in err

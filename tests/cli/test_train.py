@@ -3,7 +3,6 @@
 import json
 import re
 
-import pytest
 from PIL import Image
 from tests.pipeline.tiny_run import command
 
@@ -22,37 +21,6 @@ def test_train_example(tmp_path, monkeypatch):
     assert "last epoch 1: mAP 0." in out
     recipe = json.loads((tmp_path / "runs/digits/model.json").read_text())["training"]["recipe"]
     assert (recipe["crop"], recipe["flip"], recipe["val_noise"], recipe["lr"]) == (0.25, True, "gaussian:0.5", 0.002)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--data", "digitz"], "unknown dataset 'digitz': did you mean 'digits'?"),
-        (["--set", "loss=als"], "did you mean 'asl'"),
-        (["--sigma", "-1"], "sigma is -1.0; expected a number of 0 or more"),
-        (["--data", "coco", "--root", "."], "no model given for 'coco'"),
-        (["--weights", "no.pth"], "no.pth: no such weights file"),
-        (["--size", "0"], "--size is 0; expected a whole number from 1 to"),
-        (["--sigma", "nan"], "sigma is nan"),
-        (["--model", "cnn:0"], "integer from 1 to 2048"),
-        (["--weights", "empty"], "empty: not readable"),
-        (["--out", "empty"], "empty: no folder that can be written to"),
-        (["--set", "denoiser=empty"], "empty: not readable"),
-        (["--set", "workers=-1"], "workers is -1"),
-        (["--set", "val_sigma=inf"], "sigma is inf"),
-        (["--set", "crop=wide"], "crop is 'wide'; expected a number above 0, at most 1"),
-        (["--set", "crops=0.5"], "unknown setting 'crops': did you mean 'crop'?"),
-        (["--set", "crop"], "--set crop: expected NAME=VALUE"),
-    ],
-)
-def test_mistakes(tmp_path, monkeypatch, arguments, message):
-    """A mistake is one line and exit code 2."""
-    (tmp_path / "empty").touch()
-    monkeypatch.chdir(tmp_path)
-    code, out, err = command(*FEW, "--out", "x", *arguments)
-    assert (code, out, err[:12], err.count("\n")) == (2, "", "multiguard: ", 1)
-    assert message in err
-    assert not (tmp_path / "x").exists()
 
 
 def test_random_weights_note(tmp_path):

@@ -94,25 +94,6 @@ def test_own_folder(home):
     assert len(read_certificates("runs/certificates").certificates.ids) == 20
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["runs/votes", "--radius", 0.2], "k is missing: how many labels"),
-        (["runs/votes", "--radius", "nan", "--k", 3], "--radius is nan"),
-        (["runs/votes", "--radius", 0.2, "--k", 3, "--set", "metric=mAP"], "unknown value 'mAP'"),
-        (["runs/votes", "--radius", 0.2, "--k", 3, "--set", "method=all"], "'all'"),
-        (["none/votes", "--radius", 0.2, "--k", 3], "none/votes does not exist"),
-        (["runs/votes", "--radius", 0.2, "--k", 3, "--out", "runs/votes"], "is not as multiguard wrote it"),
-    ],
-)
-def test_mistakes(home, arguments, message):
-    """A mistake is one line, and nothing is written."""
-    code, _, err = command("tune", *arguments)
-    assert (code, err[:12], err.count("\n")) == (2, "multiguard: ", 1), err
-    assert message in err
-    assert not list(home.rglob("tuned.json"))
-
-
 def test_two_rules(home):
     """A rule beside the record is refused."""
     done("tune", "runs/votes", "--k", 6, "--radius", 0.2)

@@ -43,6 +43,8 @@ def test_rank(environment, variables, rank):
         ({"WORLD_SIZE": "0"}, "WORLD_SIZE is '0'"),
         ({"WORLD_SIZE": "2"}, "RANK must be one of 0 to 1, but it is not set"),
         ({"WORLD_SIZE": "2", "RANK": "2"}, "but it is 2"),
+        ({"WORLD_SIZE": "2", "RANK": "-1"}, "RANK is '-1' in the environment"),
+        ({"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "x"}, "LOCAL_RANK is 'x' in the environment"),
     ],
 )
 def test_bad_environment(environment, variables, message):
