@@ -1,4 +1,4 @@
-"""`multiguard report A B`: one table for several runs, and one line for a mistake."""
+"""`multiguard report`: the page of a run, and one table for several."""
 
 import json
 import re
@@ -68,3 +68,14 @@ def test_names(runs, names, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "k=4").mkdir()
     assert list(_folders(runs)) == names
+
+
+def test_page_names(home, tmp_path, monkeypatch):
+    """A page is named by a folder or without its ending, and has figures of its own."""
+    monkeypatch.chdir(tmp_path)
+    for out, page in (("new/", "new/report.html"), ("plain.html", "plain.html")):
+        code, said, err = command("report", home / "one", "--out", out, "--no-images")
+        assert code == 0, err
+        assert said.endswith(f"report: {page}\n")
+        assert (tmp_path / page).is_file()
+    assert list((tmp_path / "plain-figures").iterdir())

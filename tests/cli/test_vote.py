@@ -1,4 +1,4 @@
-"""A folder of images from the wild and a model with a weak spot, through every command."""
+"""`multiguard vote`: what it says, and images from the wild through every command, with a model that has a weak spot."""
 
 import json
 import re
@@ -10,10 +10,13 @@ import torch
 from PIL import Image
 from tests.pipeline.tiny_run import command
 
+from multiguard.data import DigitsDataset
 from multiguard.evaluate import read_certificates
 from multiguard.votes import read_votes
 
-MODEL = ["--model", "tests.cli.test_vote_failures:linear_model", "--output", "logits", "--size", 16, "--sigma", 0.25]
+MODEL = ["--model", "tests.cli.test_vote:linear_model", "--output", "logits", "--size", 16, "--sigma", 0.25]
+PLAIN = ["--model", "tests.cli.test_vote:plain_model", "--output", "logits", "--size", 16]
+DIGITS = ["vote", *PLAIN, "--data", "digits", "--images", 3, "--draws", 20, "--sigma", 0.5]
 DRAWS = ["--draws", 40, "--set", "shard_images=3"]
 BAD = {
     "cut.png": "not a readable image (",
@@ -39,6 +42,12 @@ class Tagger(torch.nn.Module):
 
 def linear_model():
     return Tagger()
+
+
+def plain_model():
+    """A linear classifier of ten labels."""
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 10))
 
 
 def said(*arguments, code=0):
@@ -137,3 +146,62 @@ def test_predict_failures(home):
     assert found["images"][0] in folder["images"]
     code, text, err = command("predict", *images[1:], *asked)
     assert (code, text, err.count(".png: ")) == (2, "", 4)
+
+
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    """A folder with a list of labels and an image."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "names.txt").write_text("\n".join("0123456789"))
+    Image.fromarray(DigitsDataset("test", size=40)[1].image[0]).save(tmp_path / "digit.png")
+    return tmp_path
+
+
+def refused(*arguments):
+    code, _, err = command(*arguments)
+    assert (code, err.count("\n")) == (2, 1), err
+    return err
+
+
+def test_score_order_note(alone):
+    """The assumed order of the scores is printed unless a file gives it."""
+    code, out, err = command(*DIGITS, "--out", "v")
+    assert code == 0, err
+    assert out.splitlines()[0] == (
+        "scores are read in the dataset's order of labels: 0, 1, 2, 3, 4, ... (10 in all); "
+        "give the file of labels (--labels, model.labels) if the model's differs"
+    )
+    assert json.loads((alone / "v/source.json").read_text())["model"]["labels"] is None
+    code, out, err = command(*DIGITS, "--labels", "names.txt", "--out", "w")
+    assert code == 0, err
+    assert "scores are read" not in out
+    assert json.loads((alone / "w/source.json").read_text())["model"]["labels"] == "names.txt"
+
+
+def test_failed_first_image(alone):
+    """A vote that is refused blocks nothing."""
+    wrong = [*DIGITS, "--images", 1, "--labels", "few.txt", "--no-labels", "--data", "folder", "--root", "p"]
+    (alone / "p").mkdir()
+    (alone / "digit.png").rename(alone / "p/digit.png")
+    (alone / "few.txt").write_text("a\nb")
+    refused(*wrong, "--out", "v")
+    assert not (alone / "v").exists()
+    right = [*wrong, "--labels", "names.txt"]
+    code, _, err = command(*right, "--out", "v")
+    assert code == 0, err
+    assert len(read_votes(alone / "v")) == 1
+
+
+def test_unknown_labels(alone):
+    """Labels that the model does not know are named."""
+    (alone / "labels.csv").write_text("file,labels\ndigit.png,cat\n")
+    asked = ["vote", *PLAIN, "--data", "folder", "--root", ".", "--labels", "names.txt", "--sigma", 1, "--out", "v"]
+    assert "unknown label 'cat'" in (err := refused(*asked))
+    assert "(the known labels are the model's)" in err
+
+
+def test_more_images_than_there_are(alone):
+    """More images than there are means all of them, and is said."""
+    code, out, err = command(*DIGITS, "--images", 2000, "--draws", 1, "--out", "all")
+    assert code == 0, err
+    assert "note: 2000 images requested, and there are 1000: all of them are taken" in out
