@@ -1,4 +1,4 @@
-"""`multiguard vote`: what it says, and images from the wild through every command, with a model that has a weak spot."""
+"""`multiguard vote`: what it says, and bad images and a model with a weak spot, through every command."""
 
 import json
 import re
