@@ -187,11 +187,13 @@ def _portions(votes: Votes) -> Iterator[list[VoteRow]]:
     if len(votes) == 0:
         failed = f": all {len(votes.failures)} images failed" if votes.failures else ""
         raise InvalidInputError(f"these votes hold no image, so there is nothing to certify{failed}")
+    from multiguard.votes.types import packed_array
+
     rows: list[VoteRow] = []
     held = 0
     for row in votes.rows(adaptive=votes.adaptive):
         rows.append(row)
-        held += row.votes.nbytes if isinstance(row.votes, np.ndarray) else row.votes.packed.nbytes
+        held += packed_array(row.votes).nbytes
         if held >= _BYTES_AT_A_TIME or len(rows) == _IMAGES_AT_A_TIME:
             yield rows
             rows, held = [], 0

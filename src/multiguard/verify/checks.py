@@ -9,7 +9,6 @@ from multiguard.errors import DataError, InvalidInputError, VotesError
 from multiguard.evaluate import (
     Certificates,
     CertifyConfig,
-    Curve,
     LabelSource,
     Results,
     curves,
@@ -111,40 +110,37 @@ def _choice(record: Path | None, certified: Results, votes: Votes) -> Check:
 
 def _claims(certified: Results, votes: Votes, progress: Progress | None) -> Iterator[Check]:
     """Certify the votes again, with every config that the certificates hold."""
-    stored = certified.certificates
-    source: LabelSource = "truth" if stored.labelled else "pilot"
+    stored, source = certified.certificates, _source(certified)
     counted = None if progress is None else lambda done, total: progress("certifying", done, total)
-    again = make_certificates(_requested(stored.config, votes), votes, labels=source, progress=counted)
+    again = make_certificates(_given(stored.config, votes), votes, labels=source, progress=counted)
     yield _same_run(certified, votes, again)
-    yield from _same_claims(stored, again)
-    yield _same_curves(certified, votes, again, source)
+    yield _same_claims(stored, again)
+    yield _same_curves(certified, votes, again)
 
 
-def _requested(config: CertifyConfig, votes: Votes) -> CertifyConfig:
+def _source(certified: Results) -> LabelSource:
+    return "truth" if certified.certificates.labelled else "pilot"
+
+
+def _given(config: CertifyConfig, votes: Votes) -> CertifyConfig:
     """The config as it was given: adaptive votes decide their number of draws themselves."""
     return config.replace(draws=None) if votes.adaptive else config
 
 
 def _same_run(certified: Results, votes: Votes, again: Certificates) -> Check:
     stored, recorded = certified.certificates, certified.provenance
-    pairs = {
-        "config": (stored.config, again.config),
-        "noise": (stored.noise, again.noise),
-        "label_names": (stored.label_names, again.label_names),
-        "failures": (stored.failures, again.failures),
-    }
-    wrong = [name for name, (one, other) in pairs.items() if one != other]
+    names = ("config", "noise", "label_names", "failures")
+    wrong = [name for name in names if getattr(stored, name) != getattr(again, name)]
     wrong += [name for name, value in plain_provenance(votes.provenance).items() if recorded.get(name) != value]
     if wrong:
         return Check(False, f"the certificates record other facts than their votes: {shorten_names(wrong)}")
     return Check(True, "config, model, dataset, noise and image failures are recorded as in the votes")
 
 
-def _same_claims(stored: Certificates, again: Certificates) -> Iterator[Check]:
+def _same_claims(stored: Certificates, again: Certificates) -> Check:
     """Compare every number of every image, to the last bit."""
     if stored.ids != again.ids:
-        yield Check(False, "the certificates are of other images than the votes")
-        return
+        return Check(False, "the certificates are of other images than the votes")
     wrong = [
         f"{name} ({column})"
         for column in again.table.column_names
@@ -152,31 +148,27 @@ def _same_claims(stored: Certificates, again: Certificates) -> Iterator[Check]:
         if not new.equals(old) and repr(new.as_py()) != repr(old.as_py())
     ]
     if wrong:
-        yield Check(False, f"the votes prove something else: {shorten_names(wrong, 6)}")
-    else:
-        methods = ", ".join(stored.methods)
-        yield Check(True, f"{len(stored)} images, certified again ({methods}): every claim is equal, bit by bit")
+        return Check(False, f"the votes prove something else: {shorten_names(wrong, 6)}")
+    methods = ", ".join(stored.methods)
+    return Check(True, f"{len(stored)} images, certified again ({methods}): every claim is equal, bit by bit")
 
 
-def _same_curves(certified: Results, votes: Votes, again: Certificates, source: LabelSource) -> Check:
+def _same_curves(certified: Results, votes: Votes, again: Certificates) -> Check:
     """Compare every curve; those of sweeps are certified with their own configs."""
     ordered = sorted(certified.curves, key=lambda curve: repr(curve.config))
     wrong = []
     for name, group in groupby(ordered, key=lambda curve: repr(curve.config)):
         own = list(group)
         proved = again
-        if own[0].config != certified.certificates.config:
-            proved = make_certificates(_requested(own[0].config, votes), votes, labels=source)
+        if own[0].config != again.config:
+            proved = make_certificates(_given(own[0].config, votes), votes, labels=_source(certified))
         bands = None if own[0].bands is None else own[0].bands.level
-        if _lines(own) != _lines(curves(proved, own[0].scores.radius, bands=bands)):
+        made = curves(proved, own[0].scores.radius, bands=bands)
+        if {*curves_text(own).splitlines()} != {*curves_text(made).splitlines()}:
             wrong.append(name)
     if wrong:
         return Check(False, f"curves that the votes do not prove: those of {'; '.join(wrong)}")
     return Check(True, f"{len(ordered)} curves, computed again: all equal")
-
-
-def _lines(made: list[Curve]) -> set[str]:
-    return {*curves_text(made).splitlines()}
 
 
 def _copies(folder: Path, certified: Results) -> Check:

@@ -78,17 +78,14 @@ class _Shards:
 
     def __call__(self, positions: Sequence[int]) -> list[VoteRow]:
         rows = list[VoteRow]()
-        for index, group in groupby(positions, key=self._shard_of):
-            if self._open is None or self._open[0] != index:
-                number, shard = self._shards[index]
-                self._open = index, open_shard(self._folder, number, shard.sha256)[0]
-            file, end = self._open[1], int(self._ends[index])
-            start = end - file.num_row_groups
+        for place, group in groupby(positions, key=lambda each: int(np.searchsorted(self._ends, each, "right"))):
+            if self._open is None or self._open[0] != place:
+                index, shard = self._shards[place]
+                self._open = place, open_shard(self._folder, index, shard.sha256)[0]
+            file = self._open[1]
+            start = int(self._ends[place]) - file.num_row_groups
             rows += read_rows(file, [position - start for position in group], self._run)
         return rows
-
-    def _shard_of(self, position: int) -> int:
-        return int(np.searchsorted(self._ends, position, "right"))
 
 
 class Votes:
@@ -144,10 +141,9 @@ class Votes:
 
     def _set_heads(self, heads: pa.Table) -> None:
         self._heads = heads.combine_chunks()
-        columns = {name: self._heads[name].combine_chunks() for name in HEAD}
-        self.ids, self._labels = Rows[str](columns["image_id"]), Rows[tuple[int, ...]](columns["labels"])
-        self.image_hashes = Rows[str | None](columns["image_sha256"])
-        self._draws: NDArray[np.int64] = columns["draws"].to_numpy()
+        ids, labels, draws, hashes = (self._heads[name].combine_chunks() for name in HEAD)
+        self.ids, self._labels, self.image_hashes = Rows[str](ids), Rows[tuple[int, ...]](labels), Rows(hashes)
+        self._draws: NDArray[np.int64] = draws.to_numpy()
 
     @cached_property
     def manifest_hash(self) -> str:
@@ -185,12 +181,7 @@ class Votes:
         return self.rows()
 
     def rows(self, *, adaptive: bool = False) -> Iterator[VoteRow]:
-        """Return all images in order, read some at a time, several times as fast as one by one; `adaptive` as in `row`.
-
-        Example:
-            >>> [row.image_id for row in read_votes(folder).rows()][:2]  # a folder with the votes of 5 images
-            ['image-é-0', 'image-é-1']
-        """
+        """Return all images in order, read some at a time, which is faster; `adaptive` as in `row`."""
         self._check_adaptive(adaptive)
         for start in range(0, len(self), _IMAGES_AT_A_TIME):
             yield from self._read(self._positions[start : start + _IMAGES_AT_A_TIME].tolist())

@@ -123,9 +123,14 @@ def as_array(votes: DrawVotes, rule: RuleName) -> NDArray[Any]:
     return as_hits(votes) if rule == "threshold" else as_ranked(votes)
 
 
+def packed_array(votes: DrawVotes) -> NDArray[np.uint8 | np.uint16]:
+    """Return (draws, width) whole numbers, a row per draw, as they are stored."""
+    return votes.packed if isinstance(votes, LabelSets) else votes
+
+
 def encode_votes(votes: DrawVotes) -> bytes:
     """Return the votes as bytes, draw after draw, little-endian."""
-    array = votes.packed if isinstance(votes, LabelSets) else votes
+    array = packed_array(votes)
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
@@ -165,7 +170,7 @@ def check_head(labels: tuple[int, ...], draws: int, run: Provenance) -> None:
 def _check_votes(votes: DrawVotes, draws: int, run: Provenance) -> None:
     if isinstance(votes, LabelSets) != (run.rule == "threshold"):
         raise InvalidInputError(f"votes of another rule, expected those of the {run.rule} rule.")
-    array, (width, dtype) = votes.packed if isinstance(votes, LabelSets) else votes, _layout(run)
+    array, (width, dtype) = packed_array(votes), _layout(run)
     if array.shape != (draws, width) or array.dtype != dtype:
         expected = f"expected {dtype} of shape {(draws, width)}"
         raise InvalidInputError(f"votes of {array.dtype} and shape {array.shape}, {expected}.")
