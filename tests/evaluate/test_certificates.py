@@ -58,7 +58,7 @@ def test_ties(tmp_path) -> None:
 
 def test_label_order(tmp_path) -> None:
     """The radii of labels are in the order of the labels."""
-    ranked = np.array([[0, 1]] * 180 + [[0, 2]] * 20)
+    ranked = np.random.default_rng(0).permutation([[0, 1]] * 180 + [[0, 2]] * 20)
     there = make_certificates(CertifyConfig(2, 2), stored_votes(tmp_path / "a", [ranked], [[0, 1]]))
     back = make_certificates(CertifyConfig(2, 2), stored_votes(tmp_path / "b", [ranked], [[1, 0]]))
     assert there.label_radii[0][0] > there.label_radii[0][1] > 0

@@ -10,6 +10,7 @@ from tests.evaluate.votes_cases import (
     config_of,
     source_of,
     stored_rows,
+    stored_votes,
     votes_of_kind,
 )
 from tests.votes.vote_runs import provenance
@@ -241,3 +242,15 @@ def test_refused_before_reading(tmp_path, monkeypatch):
         certify_votes(CertifyConfig(3, 2), unlabelled)
     with pytest.raises(InvalidInputError, match="draws is 201, but these votes hold 200 draws"):
         certify_votes(CertifyConfig(3, 2), votes, sweep=SweepConfig(k=(1,), n=(100, 201)))
+
+
+def test_sorted_votes(tmp_path):
+    """Stored votes in an order that depends on their content: methods that bet refuse them, those of counts do not."""
+    ranked = [np.repeat([[0], [1]], [80, 20], axis=0)] * 2
+    votes = stored_votes(tmp_path, ranked, [[0]] * 2, labels=3)
+    for methods in ((), ("coupled",), ("betting",)):
+        with pytest.raises(
+            (VotesError, InvalidInputError), match=r"image .*order in which they were drawn.*use 'joint'"
+        ):
+            certify_votes(CertifyConfig(k=1, k_prime=1, methods=methods), votes)
+    certify_votes(CertifyConfig(k=1, k_prime=1, methods=("joint",)), votes)

@@ -152,8 +152,8 @@ def check_order(votes: NDArray[Any], rule: Rule, num_labels: int) -> None:
     if (found := out_of_order(votes, rule, num_labels, _REFUSED)) is not None:
         raise InvalidInputError(
             f"the rows of votes are not in the order in which they were drawn: label {found[0]} has {found[1]} hits in "
-            f"{found[2]} runs, which independent draws hardly ever have; the method 'betting' needs every draw in its "
-            "place, so for sorted or counted votes use 'joint'"
+            f"{found[2]} runs, which independent draws hardly ever have; the methods 'coupled' and 'betting' need "
+            "every draw in its place, so for sorted or counted votes use 'joint'"
         )
 
 

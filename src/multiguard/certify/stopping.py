@@ -255,6 +255,6 @@ def nothing_words(draws: int, rule: Rule, num_labels: int, alpha: float, method:
     fewest = fewest_draws(rule, num_labels, alpha, method)
     by = "" if method is None else f" by the method {method}"
     return (
-        f"{draws} draws prove nothing{by}, even if all of them agree, so every certified number is 0: at alpha = "
-        f"{alpha:g} ({rule.text}) it takes {fewest} draws or more"
+        f"{draws} draws prove nothing{by}, even if all of them agree: at alpha = {alpha:g} "
+        f"({rule.text}) it takes {fewest} draws or more"
     )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from multiguard.certify import Method, Radii, certified_radii_batch
 from multiguard.certify.arguments import Floats
+from multiguard.certify.draws import check_order
 from multiguard.certify.radii import label_radii_batch
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate.certificates import Certificates, Labels, certificates_schema
@@ -288,7 +289,7 @@ class _Certifier:
         The claims on the ground truth stand each alone and are left as they are, and so are the other methods.
         """
         alpha = self._config.alpha / 2 if self._is_split else self._config.alpha
-        votes = self._votes(rows)
+        votes = self._in_order(rows) if method == "coupled" else self._votes(rows)
         proved = certified_radii_batch(votes, labels, self._rule, alpha=alpha, method=method, **self._options)
         if not self._pilot or method not in self._raised:
             return proved
@@ -304,6 +305,15 @@ class _Certifier:
     def _votes(self, rows: Sequence[VoteRow]) -> Iterator[NDArray[Any]]:
         """The votes that certify, unpacked one image at a time: the first n draws, or in an adaptive run all."""
         return (self._array(row.votes)[: self._draws] for row in rows)
+
+    def _in_order(self, rows: Sequence[VoteRow]) -> Iterator[NDArray[Any]]:
+        """The same; draws that were stored in an order which depends on their content raise `VotesError`."""
+        for row, votes in zip(rows, self._votes(rows), strict=True):
+            try:
+                check_order(votes, self._rule, self._options["num_labels"])
+            except InvalidInputError as error:
+                raise VotesError(f"image {row.image_id!r}: {error}") from error
+            yield votes
 
     def _array(self, votes: DrawVotes) -> NDArray[Any]:
         from multiguard.votes.types import as_array  # pyarrow is imported where votes are read, not with this room

@@ -31,6 +31,8 @@ class VotesWriter:
     nothing else is extended: its shards stay until those with more draws replace them. Another run's folder is refused
     unless it has no complete shard. With the last shard the manifest, the attribute `manifest`, is finished.
 
+    The draws of an image are to be in the order in which they were drawn: a certificate may bet on one after the other.
+
     Args:
         folder: The folder, created if missing; None keeps the votes in memory.
         provenance: All that determines the votes.
