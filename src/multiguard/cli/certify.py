@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from multiguard.cli.console import PlainConsole, echo, progress_bar
-from multiguard.cli.options import Fields, Force, typed_command, with_options
+from multiguard.cli.options import Fields, Force, from_settings, typed_command, with_options
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.config import CertifyConfig, SweepConfig
-from multiguard.io.names import unknown_name
 
 if TYPE_CHECKING:
     from multiguard.evaluate import LabelSource, Results, Tuned
@@ -29,8 +28,6 @@ _Tuned = Annotated[
 _Out = Annotated[
     Path | None, Option(help="The folder to write [certificates beside the votes, or certificates-CONFIG].")
 ]
-
-_VARIED = ("k", "k_prime", "threshold", "n", "alpha")
 
 
 @with_options
@@ -62,7 +59,7 @@ def certify_command(
         choice = read_tuned(tuned)
         config, taken = _chosen(config, choice), choice.others(whole)
         source["tuned"] = {"left_out": len(whole) - len(taken), "radius": choice.config.radius}
-    varied = SweepConfig(**_varied(sweep or ()))
+    varied = from_settings(SweepConfig, sweep or (), "--sweep")
     varied.configs(config, taken.provenance)  # a mistake in an option is named before anything about folders
     labels: LabelSource = "pilot" if no_labels else "truth"
     request = certify_request(config, taken, varied, labels)
@@ -126,18 +123,3 @@ def _own_folder(folder: Path, config: CertifyConfig, more: Sequence[str], reques
     values = {name: value for name, value in config.parameters.items() if left_out.get(name, 0) != value}
     words = [f"{name.replace('_', '-')}-{value:g}" for name, value in values.items()]
     return folder.with_name("-".join((folder.name, *words, *config.methods, *more)))
-
-
-def _varied(sweeps: Sequence[str]) -> dict[str, Any]:
-    """The values of each parameter; a parameter that is named again adds to them."""
-    vary: dict[str, list[Any]] = {}
-    for text in sweeps:
-        name, _, values = text.partition("=")
-        if name not in _VARIED:
-            raise InvalidInputError(unknown_name("parameter of a sweep", name, _VARIED))
-        kind = float if name in ("alpha", "threshold") else int
-        try:
-            vary.setdefault(name, []).extend(kind(word) for word in values.split(","))
-        except ValueError:
-            raise InvalidInputError(f"--sweep {text}: expected numbers, as in k=1,3,5 or alpha=0.01,0.1") from None
-    return vary

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import NODEFAULT
@@ -22,6 +22,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.io.config import Config, checked, config_fields, described_as, field_types, members, plain_type, words
 from multiguard.io.names import is_unicode, unknown_name
 
+C = TypeVar("C", bound=Config)
 Force = Annotated[bool, Option("--force", help="Replace an older result, and write beside files of others.")]
 ForceOther = Annotated[bool, Option("--force", help="Discard another run's work, and write beside files of others.")]
 _Set = Annotated[
@@ -68,13 +69,18 @@ class _FieldOption:
         """The first type that a value can have."""
         return plain_type(members(self.kind)[0])
 
+    @property
+    def several(self) -> bool:
+        """Whether the field is a list."""
+        return get_origin(self._first) is tuple
+
     def declared(self) -> inspect.Parameter:
         """The parameter that typer reads: flags as booleans, all else as text; None stands for what was not typed."""
-        several, flag = get_origin(self._first) is tuple, self._first is bool
+        flag = self._first is bool
         names = f"--{self.option}/--no-{self.option}" if flag and self.default is None else f"--{self.option}"
-        metavar = None if flag else self._metavar(several)
+        metavar = None if flag else self._metavar()
         option = Option(names, help=self._help(), metavar=metavar, show_default=False, rich_help_panel=self.panel)
-        kind: Any = bool if flag else list[str] if several else str
+        kind: Any = bool if flag else list[str] if self.several else str
         annotation: Any = Annotated[kind if self.required else kind | None, option]
         default = inspect.Parameter.empty if self.required else None
         return inspect.Parameter(self.key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
@@ -83,18 +89,18 @@ class _FieldOption:
         """What the field takes for what was typed; a mistake raises `InvalidInputError` that begins with the name."""
         if isinstance(typed, bool):
             typed = typed != self.option.startswith("no-")
-        elif get_origin(self._first) is tuple:
+        elif self.several:
             text = typed if isinstance(typed, str) else ",".join(typed)
             typed = tuple(_number(word.strip(), plain_type(get_args(self._first)[0])) for word in text.split(","))
         else:
             typed = _number(typed, self._first)
         return checked(name, typed, self.kind)
 
-    def _metavar(self, several: bool) -> str:
-        kind = plain_type(get_args(self._first)[0]) if several else self._first
+    def _metavar(self) -> str:
+        kind = plain_type(get_args(self._first)[0]) if self.several else self._first
         shown = "|".join(["<int>"] * (kind is int) + words(self.kind))
         shown = shown or {int: "<int>", float: "<float>", Path: "<path>"}.get(kind, "<str>")
-        return f"{shown.removesuffix('>')},...>" if several else shown
+        return f"{shown.removesuffix('>')},...>" if self.several else shown
 
     def _help(self) -> str:
         if self.default in (None, (), NODEFAULT) or isinstance(self.default, bool) or self.help.endswith("]."):
@@ -141,9 +147,8 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         for key, one in options.items():
             if values[key] is not None:
                 found[one.parameter][one.name] = one.value(f"--{one.option}", values[key])
-        for text in set_ or ():
-            key, value = _setting(text, settings)
-            found[settings[key].parameter][key] = settings[key].value(key, value)
+        for name, text in _settings(set_ or (), settings, "--set").items():
+            found[settings[name].parameter][name] = settings[name].value(name, text)
         built = {
             name: found[name] if offered.config else kind(**found[name]) for name, (kind, offered) in configs.items()
         }
@@ -181,14 +186,24 @@ def _fields(parameter: str, kind: type[Config], offered: Fields) -> list[_FieldO
     return found
 
 
-def _setting(text: str, settings: Mapping[str, _FieldOption]) -> tuple[str, str]:
-    """The name and the value of a setting such as "crop=0.25"."""
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise InvalidInputError(f"--set {text}: expected NAME=VALUE")
-    if key not in settings:
-        raise InvalidInputError(f"--set {text}: {unknown_name('setting', key, settings)}")
-    return key, value
+def from_settings(kind: type[C], texts: Sequence[str], option: str) -> C:
+    """The config that settings such as "k=1,3" describe; the name of the option begins every message about them."""
+    settings = {one.name: one for one in _fields("", kind, Fields(()))}
+    typed = _settings(texts, settings, option)
+    return kind(**{name: settings[name].value(f"{option} {name}", text) for name, text in typed.items()})
+
+
+def _settings(texts: Sequence[str], settings: Mapping[str, _FieldOption], option: str) -> dict[str, str]:
+    """The text of each setting by its name; a list that is named again is continued."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidInputError(f"{option} {text}: expected NAME=VALUE")
+        if name not in settings:
+            raise InvalidInputError(f"{option} {text}: {unknown_name('setting', name, settings)}")
+        found[name] = f"{found[name]},{value}" if name in found and settings[name].several else value
+    return found
 
 
 def _check_unicode(name: str, value: Any) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from textwrap import fill
@@ -42,7 +42,6 @@ _Predict = Annotated[PredictConfig, Fields(_NAMES)]
 _Json = Annotated[bool, Option("--json", help="Print JSON: a radius is null where unconfirmed, 'inf' where unlimited.")]
 
 _MOST_OTHERS = 3
-Text = Callable[[float], str]  # of a radius
 
 
 @with_options
@@ -82,23 +81,20 @@ def predict_command(images: _Images, model: _Model, config: _Predict, json_: _Js
 
 
 def _show(console: Console, predictor: "Predictor", file: Path, outcome: "Outcome", *, quiet: bool) -> None:
+    """Print what is said of a file, as soon as it is there."""
     if isinstance(outcome, ImageFailure):
         _show_failure(outcome.image_id, outcome.reason)
     elif not quiet:
-        _show_image(console, predictor.smoother.noise, file, outcome)
+        noise = predictor.smoother.noise
+        console.print(f"{file}  ({outcome.draws} {noise.draw_words})")
+        _show_labels(console, noise, outcome.names, outcome.radii, outcome.set_radii)
+        if others := outcome.other_radii:
+            console.print(_others_table(noise, others), soft_wrap=False)
+        console.print()
 
 
 def _show_failure(name: object, reason: str) -> None:
     echo(f"multiguard: {name}: could not be predicted: {reason}", err=True)
-
-
-def _show_image(console: Console, noise: "Noise", file: Path, prediction: "Prediction") -> None:
-    console.print(f"{file}  ({prediction.draws} {noise.draw_words})")
-    text = partial(_text, noise)
-    _show_labels(console, prediction.names, prediction.radii, prediction.set_radii, text)
-    if others := prediction.other_radii:
-        console.print(_others_table(others, text), soft_wrap=False)
-    console.print()
 
 
 def show_predictions(results: "Results", console: Console) -> None:
@@ -108,24 +104,42 @@ def show_predictions(results: "Results", console: Console) -> None:
     for number, (name, labels, radii) in enumerate(zip(found.ids, found.labels, found.label_radii, strict=True)):
         console.print(f"{name}  ({found.draws[number]} {found.noise.draw_words})")
         names = [found.label_names[label] for label in labels]
-        _show_labels(console, names, radii.tolist(), set_radii[number].tolist(), partial(_text, found.noise))
+        _show_labels(console, found.noise, names, radii.tolist(), set_radii[number].tolist())
         console.print()
     size = results.source.get("data", {}).get("size")
     echo(fill(_promise(found.noise, size, found.config.alpha), 80))
 
 
-def _promise(noise: "Noise", size: int | None, alpha: float) -> str:
-    pixels = f"{size} x {size} pixels with " if size else ""
-    what = {
-        "pixels": "any change of so many pixels",
-        "patch": "any change inside one such patch, anywhere",
-    }.get(noise.attacker, f"any perturbation of {noise.attacker} up to its radius")
-    sure = f" with probability at least 1 - {plain(alpha)}"
-    return (
-        f"A label stays predicted under {what}, measured on the image as the model sees it: {pixels}values from 0 to "
-        "1. That says nothing about whether it is right. For each image, all of this holds"
-        f"{', since nothing is random' if noise.enumerated else sure}."
-    )
+def _show_labels(
+    console: Console, noise: "Noise", names: Sequence[str], radii: Sequence[float], together: Sequence[float]
+) -> None:
+    """Each label with its radius, and beside it how many of them stay together."""
+    if not names:
+        console.print("  no label is predicted")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
+    table.add_column("label", overflow="fold")
+    table.add_column("stays up to", justify="right", no_wrap=True)
+    table.add_column("of these", no_wrap=True)
+    table.add_column("stay up to", justify="right", no_wrap=True)
+    for number, (name, radius, joint) in enumerate(zip(names, radii, together, strict=True), 1):
+        table.add_row(name, _text(noise, radius), f"at least {number}", _text(noise, joint))
+    console.print(table, soft_wrap=False)
+
+
+def _others_table(noise: "Noise", radii: Sequence[float]) -> Table:
+    """How many labels besides those predicted may come in: the first few numbers, each where it reaches further."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
+    table.add_column("other labels that may come in", no_wrap=True)
+    table.add_column("up to", justify="right", no_wrap=True)
+    certified = [number for number, radius in enumerate(radii) if radius >= 0]
+    further = [number for number in certified if number == 0 or radii[number] > radii[number - 1]]
+    if 0 not in certified:
+        least = certified[0] if certified else len(radii)
+        table.add_row("none" if least == 1 else f"fewer than {least}", _text(noise, -math.inf))
+    for number in further[:_MOST_OTHERS]:
+        table.add_row(f"at most {number}" if number else "none", _text(noise, radii[number]))
+    return table
 
 
 def _text(noise: "Noise", radius: float) -> str:
@@ -133,15 +147,6 @@ def _text(noise: "Noise", radius: float) -> str:
     if not noise.whole or math.isinf(radius):
         return radius_text(radius)
     return noise.describe(radius) if radius else "no change"
-
-
-def _show_labels(
-    console: Console, names: Sequence[str], radii: Sequence[float], together: Sequence[float], text: Text
-) -> None:
-    if not names:
-        console.print("  no label is predicted")
-        return
-    console.print(_label_table(names, radii, together, text), soft_wrap=False)
 
 
 def _notes(predictor: "Predictor") -> Iterator[str]:
@@ -159,29 +164,18 @@ def _notes(predictor: "Predictor") -> Iterator[str]:
     yield f"{predictor.model}, {predictor.rule.text}, {noise_text(noise)}. {how}"
 
 
-def _label_table(names: Sequence[str], radii: Sequence[float], together: Sequence[float], text: Text) -> Table:
-    """Each label with its radius, and beside it how many of them stay together."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
-    for head, side in (("label", "left"), ("stays up to", "right"), ("of these", "left"), ("stay up to", "right")):
-        table.add_column(head, justify=side, no_wrap=head != "label", overflow="fold")  # type: ignore[arg-type]
-    for number, (name, radius, joint) in enumerate(zip(names, radii, together, strict=True), 1):
-        table.add_row(name, text(radius), f"at least {number}", text(joint))
-    return table
-
-
-def _others_table(radii: Sequence[float], text: Text) -> Table:
-    """How many labels besides those predicted may come in: the first few numbers, each where it reaches further."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
-    table.add_column("other labels that may come in", no_wrap=True)
-    table.add_column("up to", justify="right", no_wrap=True)
-    certified = [number for number, radius in enumerate(radii) if radius >= 0]
-    further = [number for number in certified if number == 0 or radii[number] > radii[number - 1]]
-    if 0 not in certified:
-        least = certified[0] if certified else len(radii)
-        table.add_row("none" if least == 1 else f"fewer than {least}", text(-math.inf))
-    for number in further[:_MOST_OTHERS]:
-        table.add_row(f"at most {number}" if number else "none", text(radii[number]))
-    return table
+def _promise(noise: "Noise", size: int | None, alpha: float) -> str:
+    pixels = f"{size} x {size} pixels with " if size else ""
+    what = {
+        "pixels": "any change of so many pixels",
+        "patch": "any change inside one such patch, anywhere",
+    }.get(noise.attacker, f"any perturbation of {noise.attacker} up to its radius")
+    sure = f" with probability at least 1 - {plain(alpha)}"
+    return (
+        f"A label stays predicted under {what}, measured on the image as the model sees it: {pixels}values from 0 to "
+        "1. That says nothing about whether it is right. For each image, all of this holds"
+        f"{', since nothing is random' if noise.enumerated else sure}."
+    )
 
 
 def _as_json(

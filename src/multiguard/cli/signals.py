@@ -18,21 +18,12 @@ _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal that stops the command: its number, and whether a message about it has been printed."""
+    """A signal that stops the command, and whether a message about it has been printed."""
 
     def __init__(self, number: int, *, announced: bool = False) -> None:
         super().__init__()
-        self.number, self.announced = number, announced
-
-    @property
-    def exit_code(self) -> int:
-        """The exit code for this signal: 130 for Ctrl-C, 143 for SIGTERM."""
-        return 128 + self.number
-
-    @property
-    def text(self) -> str:
-        """What happened."""
-        return _WORDS[signal.Signals(self.number)]
+        self.announced, self.text = announced, _WORDS[signal.Signals(number)]
+        self.exit_code = 128 + number  # 130 for Ctrl-C, 143 for SIGTERM
 
 
 @contextmanager

@@ -51,9 +51,10 @@ def _show(votes: list[Path], tuned: "Tuned") -> None:
     from multiguard.io.rounding import plain
 
     config, noise = tuned.config, parse_noise(tuned.best.noise)
-    echo(f"{len(tuned.ids)} images choose by their certified {_metric(tuned)} at {noise.radius_words(config.radius)};")
+    metric = "F1" if config.metric == "f1" else str(config.metric)
+    echo(f"{len(tuned.ids)} images choose by their certified {metric} at {noise.radius_words(config.radius)};")
     echo(f"method {config.method}, alpha = {plain(config.alpha)}\n")
-    PlainConsole().print(_table(votes, tuned), soft_wrap=False)
+    PlainConsole().print(_table(votes, tuned, metric), soft_wrap=False)
     echo(f"\nchosen: {tuned.best.config.rule.text}, {noise_text(noise)}")
 
 
@@ -68,11 +69,7 @@ def _command(config: TuneConfig, record: Path, votes: str) -> str:
     return shlex.join(words)
 
 
-def _metric(tuned: "Tuned") -> str:
-    return "F1" if tuned.config.metric == "f1" else str(tuned.config.metric)
-
-
-def _table(folders: list[Path], tuned: "Tuned") -> "Table":
+def _table(folders: list[Path], tuned: "Tuned", metric: str) -> "Table":
     """All candidates with their scores, rounded down, and intervals, rounded outwards."""
     from decimal import ROUND_CEILING
 
@@ -81,7 +78,7 @@ def _table(folders: list[Path], tuned: "Tuned") -> "Table":
 
     several, top_k = len(folders) > 1, tuned.best.config.rule.ranked
     heads = (*(("votes", "noise") if several else ()), "k'" if top_k else "t")
-    table = plain_table(*heads, right=[f"certified {_metric(tuned)}"])
+    table = plain_table(*heads, right=[f"certified {metric}"])
     for head in (f"{plain_percent(INTERVAL)} % interval", ""):
         table.add_column(head, no_wrap=True)
     for one in tuned.candidates:
