@@ -152,7 +152,7 @@ def test_open_images_of_files(folder):
 def test_two_files_of_one_name(folder):
     """Two files of one name are refused: they would share their noise."""
     Image.new("RGB", (6, 4)).save(folder / "b" / "a.png")
-    with pytest.raises(DataError, match=r"2 files are named 'a\.png'.*folder instead"):
+    with pytest.raises(DataError, match=r"several files are named 'a\.png'.*folder instead"):
         open_images([folder / "a.png", folder / "b" / "a.png"], ["cat"])
     assert len(open_images(folder, ["cat"])) == 4
 

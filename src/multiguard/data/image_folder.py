@@ -31,7 +31,6 @@ class Row:
     """One line of a table: its fields by column name."""
 
     source: str  # the file and the line, for messages
-    line: int
     fields: dict[str, str]
 
 
@@ -47,12 +46,25 @@ class LabelTable:
         """The distinct values of a column, sorted, without the empty one; none where there is no such column."""
         return sorted({row.fields.get(column, "") for row in self.rows} - {""})
 
-    def split_rows(self, column: str, split: str, everything: Sequence[str] = ()) -> Sequence[Row]:
-        """The rows of a split, or all for a name of `everything`; a split without rows raises `DataError`."""
-        rows = [row for row in self.rows if split in everything or row.fields.get(column) == split]
-        if rows:
-            return rows
-        raise DataError(f"{self.path}: {unknown_name('split', split, [*everything, *self.values(column)])}")
+    def files(
+        self, column: str, split: str, make: Callable[[Row], ImageFile], everything: Sequence[str] = ()
+    ) -> list[ImageFile]:
+        """The image of each row of a split, or of all rows for a name of `everything`.
+
+        A split without rows raises `DataError`, a second row for one image `ImageError`.
+        """
+        found: dict[Path, tuple[Row, ImageFile]] = {}
+        for row in self.rows:
+            if split not in everything and row.fields.get(column) != split:
+                continue
+            file = make(row)
+            if file.path in found:
+                first = found[file.path][0].source.rpartition(", ")[2]
+                raise ImageError(row.source, f"image '{file.id}' is already listed in {first}; keep one")
+            found[file.path] = row, file
+        if not found:
+            raise DataError(f"{self.path}: {unknown_name('split', split, [*everything, *self.values(column)])}")
+        return [file for _, file in found.values()]
 
 
 def open_folder(
@@ -74,26 +86,24 @@ def open_folder(
         raise DataError(f"{listing.path}: no column 'labels' and no 0/1 column per label beside 'file'")
     if label_names is not None:
         names = list(label_names)
-    else:  # every label of the table, whatever the split, so that all splits share one order
-        names = (
-            sorted({name for row in listing.rows for name in _split_field(row, separator)}) if one_field else columns
-        )
+    elif one_field:  # every label of the table, whatever the split, so that all splits share one order
+        names = sorted({name for row in listing.rows for name in _split_field(row, separator)})
+    else:
+        names = columns
     if not one_field and (missing := [name for name in names if name not in listing.columns]):
         raise DataError(
             f"{listing.path}: no column for {len(missing)} of the model's labels: {shorten_names(missing)}; add a "
             "column of 0 and 1 for each"
         )
-    note = "" if label_names is None else " (the known labels are the model's)"
-    index = LabelIndex(names, listing.path, note)
+    index = LabelIndex(names, listing.path, "" if label_names is None else " (the known labels are the model's)")
 
     def make(row: Row) -> ImageFile:
         name = normal_name(row.fields["file"])
-        return ImageFile(
-            name, root / name, index.of(row, _split_field(row, separator) if one_field else _marked(row, columns))
-        )
+        given = _split_field(row, separator) if one_field else _marked(row, columns)
+        return ImageFile(name, root / name, index.of(row, given))
 
-    files = list_images(listing.split_rows("split", split, [ALL]), make)
     chosen = "" if split == ALL else f", split {split}"
+    files = listing.files("split", split, make, [ALL])
     return FileDataset(f"folder {root.absolute().name}{chosen}", names, files, size=size, home=root)
 
 
@@ -137,9 +147,8 @@ def open_images(
         files = [ImageFile(name, folder / name, ()) for name in find_images(folder)]
         return FileDataset(f"images {folder.absolute().name}", label_names, files, size, home=folder)
     paths = [Path(path) for path in source]
-    for name, count in Counter(path.name for path in paths).items():
-        if count > 1:
-            raise DataError(f"{count} files are named '{name}', and the name is the id; give their folder instead")
+    if repeated := _repeated(path.name for path in paths):
+        raise DataError(f"several files are named '{repeated}', and the name is the id; give their folder instead")
     return FileDataset("images", label_names, [ImageFile(path.name, path, ()) for path in paths], size, None)
 
 
@@ -166,8 +175,8 @@ def read_table(root: Path, path: Path | None, *, default: str, columns: Sequence
         text = read_regular(path).decode("utf-8-sig")
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         header = tuple(name.strip() for name in next(reader, []))
-        if repeated := [name for name, count in Counter(header).items() if count > 1]:
-            raise DataError(f"{path}: the column '{repeated[0]}' is in the header twice; column names must differ")
+        if repeated := _repeated(header):
+            raise DataError(f"{path}: the column '{repeated}' is in the header twice; column names must differ")
         rows = tuple(_make_row(path, reader.line_num, values, header) for values in reader if values)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; give the CSV file of labels") from None
@@ -192,24 +201,11 @@ def _find_table(root: Path, default: str) -> Path:
     return tables[0]
 
 
-def list_images(rows: Iterable[Row], make: Callable[[Row], ImageFile]) -> list[ImageFile]:
-    """The image of each row; a second row for one image raises `ImageError`."""
-    lines: dict[Path, int] = {}
-    files = []
-    for row in rows:
-        file = make(row)
-        if file.path in lines:
-            raise ImageError(row.source, f"image '{file.id}' is already listed in line {lines[file.path]}; keep one")
-        lines[file.path] = row.line
-        files.append(file)
-    return files
-
-
 def _make_row(path: Path, line: int, values: Sequence[str], header: Sequence[str]) -> Row:
     source = f"{path}, line {line}"
     if len(values) != len(header):
         raise ImageError(source, f"{len(values)} fields under {len(header)} columns; quote fields with a comma")
-    return Row(source, line, {name: value.strip() for name, value in zip(header, values, strict=True)})
+    return Row(source, {name: value.strip() for name, value in zip(header, values, strict=True)})
 
 
 def normal_name(name: str) -> str:
@@ -226,9 +222,8 @@ class LabelIndex:
     def __init__(self, names: Sequence[str], source: object, note: str = "") -> None:
         self._positions = {name: index for index, name in enumerate(names)}
         self._unknown, self._note = UnknownNames("label", names), note
-        for index, name in enumerate(names):
-            if self._positions[name] != index:
-                raise DataError(f"{source}: the label '{name}' is listed twice; label names must be unique")
+        if repeated := _repeated(names):
+            raise DataError(f"{source}: the label '{repeated}' is listed twice; label names must be unique")
 
     def of(self, row: Row, names: Iterable[str]) -> tuple[int, ...]:
         """The sorted indices of the label names of a row, looked up exactly; unknown ones raise `ImageError`."""
@@ -236,3 +231,8 @@ class LabelIndex:
         if unknown := sorted(given - self._positions.keys()):
             raise ImageError(row.source, f"{self._unknown.of(unknown)}{self._note}")
         return tuple(sorted(self._positions[name] for name in given))
+
+
+def _repeated(names: Iterable[str]) -> str | None:
+    """A name that is there twice; None if there is none."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)
