@@ -19,7 +19,7 @@ from benchmarks.results.sources import ALPHA, GRID, Source
 from multiguard.certify import Radii
 from multiguard.certify.arguments import Floats
 from multiguard.certify.bounds import Bounds, ClopperPearson
-from multiguard.certify.counts import Group, count_votes, equal_groups
+from multiguard.certify.draws import Group, count_votes, equal_groups
 from multiguard.certify.joint import joint_radii
 from multiguard.certify.layers import GAUSSIAN_SHIFT, Layers, crossing, scale_radii
 from multiguard.certify.rules import TopK

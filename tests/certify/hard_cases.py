@@ -11,7 +11,7 @@ from tests.certify.fifty_digits import DIGITS, Ballot, Claim
 
 from multiguard.certify import Gaussian, Rule, Threshold, TopK
 from multiguard.certify.bounds import ClopperPearson
-from multiguard.certify.counts import VoteCounts, count_votes
+from multiguard.certify.draws import VoteCounts, count_votes
 from multiguard.certify.radii import solve
 
 # How much further than its radius a claim may still be true: the bounds are sought for (1 - 1e-7) of their level.

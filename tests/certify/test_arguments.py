@@ -73,10 +73,10 @@ BATCH = {"votes": [RANKED, RANKED], "labels": [[0], [1]], "rule": TopK(1, 1), "n
     ("change", "says"),
     [
         ({"votes": [RANKED, RANKED + 3], "rule": TopK(1, 2)}, "image 1: .*0..3"),
-        ({"votes": [RANKED, RANKED * 0], "rule": TopK(1, 2)}, "image 1: .*twice"),
+        ({"votes": [RANKED, RANKED * 0], "rule": TopK(1, 2)}, "image 1: .*different labels"),
         ({"votes": [RANKED, RANKED - 1]}, "image 1: .*0..3"),
         ({"votes": [RANKED * 1.0, RANKED]}, "image 0: .*integers"),
-        ({"votes": [RANKED, RANKED[:0]]}, "image 1: .*no draws"),
+        ({"votes": [RANKED, RANKED[:0]]}, "image 1: .*at least one draw"),
         ({"votes": [RANKED, RANKED[0]]}, "image 1: "),
         ({"rule": TopK(1, 3)}, "image 0: .*keep 2 labels per draw"),
         ({"labels": [[0], [9]]}, "image 1: .*labels"),

@@ -20,7 +20,7 @@ from multiguard.certify import (
     exact_radii,
     label_radii,
 )
-from multiguard.certify.counts import MOST_SUSPECTS
+from multiguard.certify.draws import MOST_SUSPECTS
 
 GRID = np.array([0.0, 0.05, 0.2, 0.45, 0.7, 1.0, 1.4, 1.9, 2.5])
 
@@ -78,7 +78,7 @@ def test_literal_turns(c: int, d: int, together: int, threshold: float) -> None:
 
 def test_few_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer suspects than labels outside L: sets that hold another label are bounded by that label."""
-    monkeypatch.setattr("multiguard.certify.counts.MOST_SUSPECTS", 2)
+    monkeypatch.setattr("multiguard.certify.draws.MOST_SUSPECTS", 2)
     rng = np.random.default_rng(1)
     seen = set()
     # The second kind never hits two labels at once: pairs of suspects are refuted far sooner than any other pair.

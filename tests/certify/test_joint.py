@@ -10,7 +10,7 @@ from tests.certify.limit import limit_radius
 
 from multiguard.certify import Gaussian, TopK, exact_radii
 from multiguard.certify.bounds import ClopperPearson, Exact
-from multiguard.certify.counts import VoteCounts, count_votes
+from multiguard.certify.draws import VoteCounts, count_votes
 from multiguard.certify.radii import solve
 
 
@@ -135,7 +135,7 @@ def test_overlap_below_subsets(k_prime: int, monkeypatch: pytest.MonkeyPatch) ->
         [exact_radii(*case, TopK(k, k_prime), sigma=1.0, method="joint").true for k in (1, 2, 3)] for case in cases
     ]
     monkeypatch.setattr("multiguard.certify.joint.MOST_SUBSET_LABELS", 0)
-    monkeypatch.setattr("multiguard.certify.counts.MOST_SUBSET_LABELS", 0)
+    monkeypatch.setattr("multiguard.certify.draws.MOST_SUBSET_LABELS", 0)
     overlaps = [
         [exact_radii(*case, TopK(k, k_prime), sigma=1.0, method="joint").true for k in (1, 2, 3)] for case in cases
     ]

@@ -19,7 +19,7 @@ from multiguard.certify import (
     exact_radii,
     hits_from_ranked,
 )
-from multiguard.certify.counts import count_votes
+from multiguard.certify.draws import count_votes
 from multiguard.certify.joint import FRACTION_CAP, FRACTION_U, FRACTION_V
 
 GRID = np.array([0.0, 0.05, 0.2, 0.45, 0.7, 1.0, 1.4, 1.9, 2.5, 3.2])
@@ -169,7 +169,7 @@ def test_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     ranked = [random_ranked(rng, labels=12, depth=3, draws=100, spread=3.0) for _ in range(30)]
     labels = [rng.choice(12, 3, replace=False) for _ in ranked]
     whole = certified_radii_batch(ranked, labels, TopK(4, 3), num_labels=12, sigma=0.5, method="joint")
-    monkeypatch.setattr("multiguard.certify.counts._NUMBERS_AT_A_TIME", 100)
+    monkeypatch.setattr("multiguard.certify.draws._NUMBERS_AT_A_TIME", 100)
     pieces = certified_radii_batch(ranked, labels, TopK(4, 3), num_labels=12, sigma=0.5, method="joint")
     for one, other in zip(whole, pieces, strict=True):
         np.testing.assert_array_equal(one.true, other.true)

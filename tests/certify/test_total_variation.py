@@ -24,7 +24,7 @@ from multiguard.certify import (
     certified_radii,
     certified_radii_batch,
     certified_size,
-    counts,
+    draws,
     exact_radii,
     joint,
     label_radii,
@@ -108,7 +108,7 @@ def test_exact_limit_threshold(method: str) -> None:
 
 def test_exact_limit_many_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bounds for more labels than subsets can be taken of stay below the limit too."""
-    for room in (counts, joint):
+    for room in (draws, joint):
         monkeypatch.setattr(room, "MOST_SUBSET_LABELS", 1)
     proved = 0
     for sets, chances, labels, k, k_prime in exact_cases("top-k"):

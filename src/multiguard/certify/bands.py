@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 
 from multiguard.certify.ablation import BandAblation
 from multiguard.certify.arguments import Bools, Floats, Ints, check_labels
-from multiguard.certify.draws import read_hits
 from multiguard.certify.rules import Rule, TopK
 from multiguard.errors import InvalidInputError
 
@@ -50,7 +49,7 @@ def enumerated_radii(
 
 def _hits(votes: ArrayLike, rule: Rule, num_labels: int, noise: BandAblation) -> Bools:
     """(columns, labels) the labels that each band returned, if there is a draw for each."""
-    hits = read_hits(votes, rule, num_labels)
+    hits = rule.sets(np.atleast_1d(votes), num_labels)
     if len(hits) != noise.columns:
         raise InvalidInputError(
             f"the votes have {len(hits)} draws; those of the noise {noise} are its {noise.columns} bands in order"

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 
 from multiguard.certify.arguments import Bools, Floats
 from multiguard.certify.bets import Claim, Game
-from multiguard.certify.counts import MOST_SUBSET_LABELS
-from multiguard.certify.draws import Draws, check_order, fixed_permutation, read_draws
+from multiguard.certify.draws import MOST_SUBSET_LABELS, Draws, check_order, fixed_permutation, read_draws
 from multiguard.certify.noise import SampledNoise
 from multiguard.certify.rules import Method, Rule, Threshold, TopK
 from multiguard.certify.wealth import ANYTIME, Course, fixed_course, reachable, settle, wealth

@@ -1,6 +1,21 @@
-"""The draws of one image in their order, as far as a bet can tell them apart."""
+"""The draws of one image: in their order, as far as a bet can tell them apart, and as the counts of certificates.
 
-from dataclasses import dataclass
+How often draws can have hit several labels of a set of rivals at once, whichever rivals they are:
+Let V be s labels outside L, and T the v of them with the fewest votes. The s - v others of V have at least as many, so
+T holds no label that has more votes than the one ranked s - v + 1 outside L: those labels are *ahead*. With B the hits
+of a draw outside L that are not ahead, {H_T >= l} implies B >= l. So the number of draws with H_T >= l is at most each
+of
+
+    N_v / l,    N_v the sum of the votes ranked s - v + 1, ..., s outside L;
+    the number of draws with B >= l;
+    M_l / l,    M_l the sum of the v largest, over labels not ahead, of the number of draws that hit it and have B >= l.
+
+The last two need the draws themselves, not their averages, and help where a draw hits several labels outside L.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -8,8 +23,17 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from multiguard.certify.arguments import Bools, Floats, Ints, check_labels
-from multiguard.certify.rules import Rule, Threshold, TopK, check_ranks, check_sets
+from multiguard.certify.layers import GAUSSIAN_SHIFT, Shift
+from multiguard.certify.rules import Rule, Threshold, TopK
 from multiguard.errors import InvalidInputError
+
+# Up to this many labels every subset of L is used (2^12 = 4096 of them).
+MOST_SUBSET_LABELS = 12
+# Ceilings of `joint` look at every subset of this many labels outside L, those with the most hits.
+MOST_SUSPECTS = 6
+# Images certified in one evaluation hold about this many numbers at a time, a few tens of megabytes.
+_NUMBERS_AT_A_TIME = 1 << 21
+
 
 # How many labels a test of the order looks at, and how often betting may refuse independent draws.
 _LABELS_IN_ORDER, _REFUSED = 10, 1e-9
@@ -45,44 +69,12 @@ class Draws:
 
 
 def read_draws(votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int) -> Draws:
-    """The draws of one image, after the checks of `count_votes`; L may be empty."""
-    given, true = np.atleast_1d(votes), check_labels(labels, num_labels, allow_none=True)
-    checked = check_votes(given, rule, num_labels)
-    place = np.cumsum(np.bincount(true, minlength=num_labels) == 0) - 1
-    place[true] = -1 - np.arange(len(true))
-    draw, label = _places(checked, rule)
-    hit = place[label]
-    inside = hit < 0
-    on_labels = np.zeros((len(checked), len(true)), dtype=np.bool_)
-    on_labels[draw[inside], -1 - hit[inside]] = True
-    patterns, pattern = _distinct_rows(on_labels)
-    return Draws(patterns, pattern, draw[~inside], hit[~inside], num_labels - len(true))
-
-
-def _places(checked: NDArray[Any], rule: Rule) -> tuple[Ints, Ints]:
-    """(hits,) the draw of every hit, not falling, and its label."""
-    if isinstance(rule, TopK):
-        return np.repeat(np.arange(len(checked)), rule.k_prime), checked[:, : rule.k_prime].ravel()
-    draw, label = np.nonzero(checked)
-    return draw, label
-
-
-def read_hits(votes: ArrayLike, rule: Rule, num_labels: int) -> Bools:
-    """(draws, num_labels) whether each draw hit each label, after the checks of `check_votes`."""
-    checked = check_votes(np.atleast_1d(votes), rule, num_labels)
-    if isinstance(rule, TopK):
-        return hits_from_ranked(checked, k_prime=rule.k_prime, num_labels=num_labels)
-    return checked
-
-
-def check_votes(votes: NDArray[Any], rule: Rule, num_labels: int) -> NDArray[Any]:
-    """The votes as the rule needs them: ranked labels (draws, >= k'), or the set of each draw (draws, num_labels)."""
-    if isinstance(rule, Threshold):
-        check_sets(votes, num_labels)
-        return votes
-    if votes.dtype == np.bool_:
-        return _ranked_from_hits(votes, rule.k_prime, num_labels)
-    return check_ranked(votes, k_prime=rule.k_prime, num_labels=num_labels)
+    """The draws of one image; L may be empty."""
+    hits, true = rule.sets(np.atleast_1d(votes), num_labels), check_labels(labels, num_labels, allow_none=True)
+    packed: NDArray[Any] = np.packbits(np.insert(hits[:, true], 0, False, axis=1), axis=1)
+    _, first, pattern = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    draw, rival = np.nonzero(np.delete(hits, true, axis=1))
+    return Draws(hits[first][:, true], pattern, draw, rival, num_labels - len(true))
 
 
 def hits_from_ranked(ranked: ArrayLike, *, k_prime: int, num_labels: int) -> Bools:
@@ -97,41 +89,7 @@ def hits_from_ranked(ranked: ArrayLike, *, k_prime: int, num_labels: int) -> Boo
     array([[0, 0, 1],
            [0, 1, 0]])
     """
-    votes = check_ranked(ranked, k_prime=k_prime, num_labels=num_labels)
-    hits = np.zeros((votes.shape[0], num_labels), dtype=np.bool_)
-    np.put_along_axis(hits, votes[:, :k_prime].astype(np.intp), True, axis=1)
-    return hits
-
-
-def check_ranked(ranked: ArrayLike, *, k_prime: int, num_labels: int) -> NDArray[np.integer]:
-    """The ranked votes as an array; raises unless the first k' entries of each row are different labels."""
-    votes = np.asarray(ranked)
-    if votes.ndim != 2 or not np.issubdtype(votes.dtype, np.integer):
-        raise InvalidInputError(f"ranked votes must be integers (draws, K'), got {votes.dtype} {votes.shape}")
-    if votes.shape[0] < 1:
-        raise InvalidInputError("ranked votes hold no draws; at least one is needed to prove anything")
-    check_ranks(k_prime, votes.shape[1])
-    used = votes[:, :k_prime]
-    if used.min() < 0 or used.max() >= num_labels:
-        raise InvalidInputError(f"ranked votes must be labels in 0..{num_labels - 1}, got {used.min()}..{used.max()}")
-    ordered = np.sort(used, axis=1)
-    if np.any(ordered[:, 1:] == ordered[:, :-1]):
-        raise InvalidInputError("ranked votes name a label twice in one draw; a draw returns k' different labels")
-    return votes
-
-
-def _ranked_from_hits(hits: NDArray[Any], k_prime: int, num_labels: int) -> NDArray[np.integer]:
-    """(draws, k') the labels of each row of hits; raises unless every row has exactly k'."""
-    if hits.ndim != 2 or hits.shape[0] < 1 or hits.shape[1] != num_labels:
-        raise InvalidInputError(
-            f"hits must be boolean (draws, {num_labels}), one column per label and at least one draw, got shape "
-            f"{hits.shape}"
-        )
-    wrong = np.flatnonzero(hits.sum(axis=1) != k_prime)
-    if len(wrong):
-        row, count = int(wrong[0]), int(hits[wrong[0]].sum())
-        raise InvalidInputError(f"every draw must hit exactly k_prime = {k_prime} labels, but row {row} has {count}")
-    return np.nonzero(hits)[1].reshape(-1, k_prime)
+    return TopK(1, k_prime).sets(np.asarray(ranked), num_labels)
 
 
 def fixed_permutation(count: int) -> Ints:
@@ -165,14 +123,11 @@ def out_of_order(votes: NDArray[Any], rule: Rule, num_labels: int, level: float)
     too few runs (sorted rows) or too many (rows in rotation) are found; in independent draws, whatever rows they
     are, with a probability of at most `level`.
     """
-    checked = check_votes(votes, rule, num_labels)
-    draw, label_hit = _places(checked, rule)
-    counts = np.bincount(label_hit, minlength=num_labels)
-    evenest = np.argsort(-np.minimum(counts, len(checked) - counts), kind="stable")[:_LABELS_IN_ORDER]
+    hits = rule.sets(np.atleast_1d(votes), num_labels)
+    counts = hits.sum(axis=0)
+    evenest = np.argsort(-np.minimum(counts, len(hits) - counts), kind="stable")[:_LABELS_IN_ORDER]
     for label in evenest.tolist():
-        hits = np.zeros(len(checked), dtype=np.bool_)
-        hits[draw[label_hit == label]] = True
-        runs = 1 + int(np.count_nonzero(hits[1:] != hits[:-1]))
+        runs = 1 + int(np.count_nonzero(hits[1:, label] != hits[:-1, label]))
         if _runs_tail(runs, int(counts[label]), len(hits)) < level / len(evenest):
             return label, int(counts[label]), runs
     return None
@@ -208,13 +163,218 @@ def _log_choose(n: int, k: Ints) -> Floats:
     return np.where(inside, ways, -np.inf)
 
 
-def _distinct_rows(rows: Bools) -> tuple[Bools, Ints]:
-    """The different rows of a boolean array, and which of them each row is."""
-    packed: NDArray[Any] = np.packbits(rows, axis=1)
-    if packed.shape[1] == 0:
-        return rows[:1], np.zeros(len(rows), np.int64)
-    keys = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1])))[:, 0]
-    if packed.shape[1] == 1:
-        keys = packed[:, 0]
-    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-    return rows[first], which
+def rival_mass(chosen: Ints, weights: Floats | None, mass: Floats, labels: Ints, k: int) -> Floats:
+    """(sizes, k, k') the most mass that {H_T >= l} can have, by e - 1, v - 1 and l - 1, where |V| = s = k - e + 1.
+
+    It is 0 where v > s, and for a size that is certain because only s - 1 labels or fewer are outside L.
+
+    Args:
+        chosen: (draws, k') the labels of each draw.
+        weights: (draws,) the probability of each row, where the rows are all possible votes.
+        mass: (num_labels,) the mass of the draws that hit each label.
+        labels: (d,) the labels of L.
+        k: The number of labels that the smoothed classifier returns.
+    """
+    outside = np.delete(np.arange(len(mass)), labels)
+    ranked = outside[np.argsort(-mass[outside], kind="stable")]
+    place = np.full(len(mass), -1)
+    place[ranked] = np.arange(len(ranked))
+    by_rank = _mass_by_rank(place[chosen], weights, mass[ranked], min(k, len(ranked)))
+    most = np.zeros((min(len(labels), k), k, chosen.shape[1]))
+    for row, s in enumerate(range(k, k - len(most), -1)):
+        if s <= len(ranked):
+            v = np.arange(1, s + 1)
+            most[row, :s] = by_rank[s - v, v - 1]
+    return most
+
+
+def _mass_by_rank(places: Ints, weights: Floats | None, mass: Floats, most: int) -> Floats:
+    """(most, most, k') the least of the three bounds, by the s - v labels ranked before T, v - 1 and l - 1.
+
+    Args:
+        places: (draws, k') the rank of each hit outside L, from 0; negative for a hit on L.
+        weights: As in `rival_mass`.
+        mass: (rivals,) the mass of the labels outside L, downwards.
+        most: The largest s.
+    """
+    draws, k_prime = places.shape
+    hits = np.flatnonzero(places >= 0)
+    draw, place = hits // k_prime, places.ravel()[hits]
+    least, deep = np.zeros((most, most, k_prime)), np.empty(0)
+    ahead = np.searchsorted(-mass, -mass[:most])
+    for before in range(min(most, int(np.count_nonzero(mass)))):
+        if before == 0 or ahead[before] > ahead[before - 1]:
+            behind = place >= ahead[before]
+            draw, place = draw[behind], place[behind]
+            deep = _deep_mass(draw, place, draws, weights, (k_prime, most))
+        sums = np.cumsum(mass[before:most])[:, None] / np.arange(1, k_prime + 1)
+        least[before, : most - before] = np.minimum(sums, deep[: most - before])
+    return least
+
+
+def _deep_mass(draw: Ints, place: Ints, draws: int, weights: Floats | None, shape: tuple[int, int]) -> Floats:
+    """(most, k') the lesser of the mass of B >= l and of M_l / l, by v - 1 and l - 1, from the hits not ahead."""
+    k_prime, most = shape
+    hits = np.bincount(draw, minlength=draws)
+    own = None if weights is None else weights[draw]
+    whole = _at_least(np.bincount(hits, weights, minlength=k_prime + 1)[:, None])
+    width = int(place.max()) + 1
+    table = np.bincount(hits[draw] * width + place, own, minlength=(k_prime + 1) * width)
+    largest = np.zeros(shape)
+    largest[:, :width] = np.sort(_at_least(table.reshape(-1, width)), axis=1)[:, : -most - 1 : -1]
+    return np.minimum(whole, np.cumsum(largest, axis=1) / np.arange(1, k_prime + 1)[:, None]).T
+
+
+def _at_least(mass: Floats | Ints) -> Floats:
+    """The mass of at least 1, 2, ... hits, from that of exactly 0, 1, 2, ... hits along the first axis."""
+    return np.cumsum(mass[:0:-1], axis=0, dtype=np.float64)[::-1]
+
+
+@dataclass(frozen=True, eq=False)
+class VoteCounts:
+    """How often each label, and each combination of the labels in L, was hit in the draws of one image.
+
+    Masses are counts of draws, or probabilities where the vote distribution is known exactly (then `draws` is 1).
+
+    Attributes:
+        draws: The number of draws.
+        labels: (d,) the indices of L, sorted.
+        label_mass: (num_labels,) the mass of the draws that hit each label.
+        overlap_mass: (k' + 1,) the mass of the draws that hit exactly h labels of L, h = 0..k' (0..d for sets of any
+            size).
+        pattern_mass: (2^d,) the mass of the draws that hit exactly the labels of L whose bits are set; bit i stands
+            for labels[i]. Empty where d exceeds `MOST_SUBSET_LABELS`.
+        rival_mass: (min(d, k), k, k') for the top-k rule the most mass of the draws that hit at least l labels of T, as
+            `rival_mass` has it; empty for sets of any size, and where no layers are counted.
+        suspects: For the threshold rule the same counts with the most hit labels outside L in place of L.
+    """
+
+    draws: float
+    labels: Ints
+    label_mass: Floats
+    overlap_mass: Floats
+    pattern_mass: Floats
+    rival_mass: Floats
+    suspects: "VoteCounts | None" = None
+
+
+def count_votes(
+    votes: ArrayLike,
+    labels: ArrayLike,
+    rule: Rule,
+    num_labels: int,
+    weights: Floats | None = None,
+    *,
+    layers: bool = True,
+) -> VoteCounts:
+    """The counts of one image, after a check that the votes are such as the rule needs; L may be empty.
+
+    With `weights`, (rows,), the rows are all possible votes, each with its probability, instead of draws. Without
+    `layers`, which `joint` alone uses, those of the rivals are not counted.
+    """
+    true = check_labels(labels, num_labels, allow_none=True)
+    hits = rule.sets(np.atleast_1d(votes), num_labels)
+    if isinstance(rule, TopK):
+        counts = _count(hits, true, weights, rule.k_prime)
+        chosen = np.nonzero(hits)[1].reshape(len(hits), -1)
+        rivals = rival_mass(chosen, weights, counts.label_mass, true, rule.k) if layers else counts.rival_mass
+        return replace(counts, rival_mass=rivals)
+    counts = _count(hits, true, weights, len(true))
+    outside = np.setdiff1d(np.arange(num_labels), true)
+    most_hit = outside[np.argsort(-counts.label_mass[outside], kind="stable")][:MOST_SUSPECTS]
+    return replace(counts, suspects=_count(hits, most_hit, weights, len(most_hit)))
+
+
+def _count(hits: Bools, labels: Ints, weights: Floats | None, most: int) -> VoteCounts:
+    """The counts of hits (draws, num_labels), at most `most` of them on the labels in a row."""
+    few = len(labels) <= MOST_SUBSET_LABELS
+    on_labels = hits[:, labels]
+    count = on_labels.sum(axis=1)
+    patterns = on_labels @ (1 << np.arange(len(labels))) if few else count[:0]
+    return VoteCounts(
+        draws=len(hits) if weights is None else 1,
+        labels=labels,
+        label_mass=np.asarray(hits.sum(axis=0) if weights is None else weights @ hits, dtype=np.float64),
+        overlap_mass=np.bincount(count, weights, minlength=most + 1).astype(np.float64),
+        pattern_mass=np.bincount(patterns, weights, minlength=1 << len(labels)).astype(np.float64)
+        if few
+        else np.empty(0),
+        rival_mass=np.empty(0),
+    )
+
+
+class Group:
+    """Images with equally many true labels, stacked so that one evaluation serves them all.
+
+    Attributes:
+        counts: The counts of each image.
+        shift: How a perturbation moves the probabilities of their noise.
+        images: How many images there are.
+        num_true: d, the number of labels in the L of each image.
+        num_labels: c, the number of labels there are.
+        draws: (images,) the number of draws of each image.
+        labels: (images, d) the labels of each L.
+        label_mass: (images, c) the mass of each label.
+        mass_on_labels: (images, d) the mass of each label of L.
+    """
+
+    def __init__(self, counts: Sequence[VoteCounts], shift: Shift = GAUSSIAN_SHIFT) -> None:
+        self.counts, self.images, self.shift = counts, len(counts), shift
+        self.draws = np.array([each.draws for each in counts], dtype=np.float64)
+        self.labels = np.stack([each.labels for each in counts])
+        self.label_mass = np.stack([each.label_mass for each in counts])
+        self.mass_on_labels = np.take_along_axis(self.label_mass, self.labels, axis=1)
+        self.num_true, self.num_labels = len(counts[0].labels), len(counts[0].label_mass)
+
+    @property
+    def suspects(self) -> "Group":
+        """The same images with the most hit labels outside L in place of L; for the threshold rule only."""
+        return Group([counts.suspects for counts in self.counts if counts.suspects is not None], self.shift)
+
+    def rivals(self, most: int) -> Floats:
+        """(images, <= most) the largest masses outside L, downwards."""
+        return self._largest(self.labels, most)
+
+    def rival_layers(self, e: int) -> Floats:
+        """(images, k, k') the most mass of the layers of T, by v - 1 and l - 1, for size e; for the top-k rule only."""
+        return np.stack([counts.rival_mass[e - 1] for counts in self.counts])
+
+    def rivals_of(self, position: int, most: int) -> Floats:
+        """(images, <= most) the largest masses of all labels but the one at this position of L, downwards."""
+        return self._largest(self.labels[:, position : position + 1], most)
+
+    def sizes(self, k: int) -> int:
+        """The largest certified size there can be."""
+        return min(self.num_true, k)
+
+    def uncertain_sizes(self, k: int) -> range:
+        """The sizes e that have to be proved; smaller ones are certain, as k - e + 1 > c - d leaves too few rivals."""
+        certain = max(0, k - (self.num_labels - self.num_true))
+        return range(certain + 1, self.sizes(k) + 1)
+
+    def with_certain_sizes(self, proved: Sequence[Floats], k: int) -> Floats:
+        """(images, sizes) from the radii of the uncertain sizes: +inf before them, and never rising in e."""
+        certain = [np.full(self.images, np.inf)] * (self.sizes(k) - len(proved))
+        return np.minimum.accumulate(np.stack([*certain, *proved], axis=1), axis=1)
+
+    def _largest(self, without: Ints, most: int) -> Floats:
+        others = self.label_mass.copy()
+        np.put_along_axis(others, without, -1.0, axis=1)
+        count = min(most, self.num_labels - without.shape[1])
+        return -np.sort(-others, axis=1)[:, :count]
+
+
+def equal_groups(counts: Sequence[VoteCounts], rule: Rule) -> Iterator[list[int]]:
+    """Indices of images with equally many labels in L, few enough at a time for one evaluation."""
+    order = sorted(range(len(counts)), key=lambda i: len(counts[i].labels))
+    for num_true, same in groupby(order, key=lambda i: len(counts[i].labels)):
+        indices, step = list(same), max(1, _NUMBERS_AT_A_TIME // max(1, _numbers(rule, num_true)))
+        yield from (indices[start : start + step] for start in range(0, len(indices), step))
+
+
+def _numbers(rule: Rule, num_true: int) -> int:
+    """How many numbers one evaluation takes for an image with d labels."""
+    subsets = min(1 << num_true, 4096)
+    if isinstance(rule, Threshold):
+        return int(subsets * num_true**2 + (1 << MOST_SUSPECTS) * MOST_SUSPECTS**2)
+    return (subsets + rule.k) * rule.k_prime * min(num_true, rule.k)

@@ -8,7 +8,7 @@ exceeds an upper bound of the right:
     A(S) = (1/|S|) sum_{l=1..min(k',|S|)} down(q_{S,l}),    q_{S,l} <= Pr(at least l labels of S are hit)
     B_s  = min over v=1..s of (1/v) sum_{l=1..min(k',v)} up(t_{v,l})
 
-t_{v,l} >= Pr(at least l labels are hit of the v labels of V with the fewest votes), for every V (`counts.py`).
+t_{v,l} >= Pr(at least l labels are hit of the v labels of V with the fewest votes), for every V (`draws.py`).
 
 Only one pair has to be refuted wrongly for a false claim, and which pair does not depend on the votes. So the error
 alpha is divided among the bounds of one pair, not over all labels.
@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from multiguard.certify.arguments import Floats
 from multiguard.certify.bounds import Bounds
-from multiguard.certify.counts import MOST_SUBSET_LABELS, Group
+from multiguard.certify.draws import MOST_SUBSET_LABELS, Group
 from multiguard.certify.layers import Layers, Shift, crossing, fill
 from multiguard.certify.rules import Threshold, TopK
 

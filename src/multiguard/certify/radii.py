@@ -13,8 +13,7 @@ from multiguard.certify.arguments import Floats, Ints, check_alpha, check_distri
 from multiguard.certify.bands import enumerated_radii
 from multiguard.certify.betting import BETTING_METHODS, betting_radii, claimed, floors, read_bets
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
-from multiguard.certify.counts import Group, VoteCounts, count_votes, equal_groups
-from multiguard.certify.draws import check_votes, out_of_order, read_hits
+from multiguard.certify.draws import Group, VoteCounts, count_votes, equal_groups, out_of_order
 from multiguard.certify.joint import (
     independent_ceilings,
     independent_floors,
@@ -284,7 +283,7 @@ def _read(
     if own is None:
         return count_votes(votes, labels, rule, num_labels, layers=method == "joint")
     true = check_labels(labels, num_labels, allow_none=True).tolist()
-    return Radii(*own.solve(read_hits(votes, rule, num_labels), true, rule, noise, alpha))
+    return Radii(*own.solve(rule.sets(np.atleast_1d(votes), num_labels), true, rule, noise, alpha))
 
 
 def _radii(noise: SampledNoise, r: tuple[Floats, Floats | None]) -> Radii:
@@ -398,8 +397,9 @@ def label_radii_batch(
 
     def read(given: ArrayLike, true: ArrayLike) -> list[VoteCounts]:
         check_labels(true, num_labels, allow_none=True)
-        checked = check_votes(np.atleast_1d(given), rule, num_labels)
-        return [count_votes(checked, [label], rule, num_labels) for label in np.asarray(true)]
+        rows = np.atleast_1d(given)
+        rule.sets(rows, num_labels)
+        return [count_votes(rows, [label], rule, num_labels) for label in np.asarray(true)]
 
     images = list(each_image(votes, labels, read))
     radii = [np.empty(0)] * len(images)

@@ -87,18 +87,46 @@ class TopK:
         if kept is not None:
             check_ranks(self.k_prime, kept)
 
+    def sets(self, votes: NDArray[Any], num_labels: int) -> Bools:
+        """(draws, num_labels) the labels of each draw, from ranked votes (draws, >= k') or boolean ones.
+
+        Raises `InvalidInputError` unless each draw has k' different labels.
+        """
+        hits = votes if votes.dtype == np.bool_ else self._marked(votes, num_labels)
+        if hits.ndim != 2 or hits.shape[0] < 1 or hits.shape[1] != num_labels:
+            raise InvalidInputError(
+                f"hits must be boolean (draws, {num_labels}), one column per label and at least one draw, got shape "
+                f"{hits.shape}"
+            )
+        counts = hits.sum(axis=1)
+        wrong = np.flatnonzero(counts != self.k_prime)
+        if len(wrong):
+            row, count = int(wrong[0]), int(counts[wrong[0]])
+            raise InvalidInputError(
+                f"every draw must hit exactly k_prime = {self.k_prime} different labels, but row {row} has {count}"
+            )
+        return hits
+
+    def _marked(self, ranked: NDArray[Any], num_labels: int) -> Bools:
+        if ranked.ndim != 2 or not np.issubdtype(ranked.dtype, np.integer):
+            raise InvalidInputError(f"ranked votes must be integers (draws, K'), got {ranked.dtype} {ranked.shape}")
+        check_ranks(self.k_prime, ranked.shape[1])
+        used = ranked[:, : self.k_prime].astype(np.int64)
+        if len(used) and not 0 <= used.min() <= used.max() < num_labels:
+            raise InvalidInputError(
+                f"ranked votes must be labels in 0..{num_labels - 1}, got {used.min()}..{used.max()}"
+            )
+        hits = np.zeros((len(used), num_labels), dtype=np.bool_)
+        np.put_along_axis(hits, used, True, axis=1)
+        return hits
+
     def sizes(self, num_true: int) -> int:
         """How many labels of L can be returned, and so how many claims there are: min(d, k)."""
         return min(num_true, self.k)
 
     def hits(self, votes: NDArray[Any], num_labels: int) -> Ints:
         """(num_labels,) in how many draws f returned each label; votes: (draws, K') integers, the best label first."""
-        if not np.issubdtype(votes.dtype, np.integer) or votes.ndim != 2:
-            raise InvalidInputError(
-                f"votes of the top-k rule are integers (draws, K'), got {votes.dtype} {votes.shape}"
-            )
-        check_ranks(self.k_prime, votes.shape[1])
-        return np.bincount(votes[:, : self.k_prime].ravel(), minlength=num_labels)
+        return np.asarray(self.sets(votes, num_labels).sum(axis=0))
 
     def returned(self, votes: NDArray[Any], num_labels: int) -> tuple[int, ...]:
         """The labels that g returns according to these draws, most hits first; ties go to the smaller index.
@@ -182,8 +210,19 @@ class Threshold:
 
     def hits(self, votes: NDArray[Any], num_labels: int) -> Ints:
         """(num_labels,) in how many draws f returned each label; votes: boolean (draws, num_labels)."""
-        check_sets(votes, num_labels)
-        return np.asarray(votes.sum(axis=0))
+        return np.asarray(self.sets(votes, num_labels).sum(axis=0))
+
+    def sets(self, votes: NDArray[Any], num_labels: int) -> Bools:
+        """The votes, if they are the set of each draw, boolean (draws, num_labels), at least one draw."""
+        if votes.dtype != np.bool_ or votes.ndim != 2 or votes.shape[0] < 1:
+            ranked = "; ranked votes do not say which labels passed" if np.issubdtype(votes.dtype, np.integer) else ""
+            raise InvalidInputError(
+                f"the threshold rule needs the set of each draw, boolean (draws, num_labels) with at least one draw, "
+                f"got {votes.dtype} {votes.shape}{ranked}"
+            )
+        if votes.shape[1] != num_labels:
+            raise InvalidInputError(f"votes must have one column per label, {num_labels}, got {votes.shape[1]}")
+        return votes
 
     def needed(self, draws: int) -> int:
         """The fewest hits in so many draws that are a fraction of at least t; t is the decimal number as written."""
@@ -311,18 +350,6 @@ def check_ranks(k_prime: int, kept: int) -> None:
             f"k_prime = {k_prime}, but these votes keep {kept} labels per draw (k_max); use k_prime <= {kept}, or vote "
             "again with a larger k_max"
         )
-
-
-def check_sets(votes: NDArray[Any], num_labels: int) -> None:
-    """Raises unless the votes are the set of each draw, boolean (draws, num_labels), at least one draw."""
-    if votes.dtype != np.bool_ or votes.ndim != 2 or votes.shape[0] < 1:
-        ranked = "; ranked votes do not say which labels passed" if np.issubdtype(votes.dtype, np.integer) else ""
-        raise InvalidInputError(
-            f"the threshold rule needs the set of each draw, boolean (draws, num_labels) with at least one draw, got "
-            f"{votes.dtype} {votes.shape}{ranked}"
-        )
-    if votes.shape[1] != num_labels:
-        raise InvalidInputError(f"votes must have one column per label, {num_labels}, got {votes.shape[1]}")
 
 
 MethodFunction = Callable[..., Any]

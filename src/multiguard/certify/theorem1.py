@@ -17,7 +17,7 @@ import numpy as np
 
 from multiguard.certify.arguments import Floats
 from multiguard.certify.bounds import Bounds
-from multiguard.certify.counts import Group
+from multiguard.certify.draws import Group
 from multiguard.certify.layers import Layers, Shift, crossing
 from multiguard.certify.rules import TopK
 

@@ -35,8 +35,7 @@ from multiguard.certify.bets import (
     smoothed,
     stakes,
 )
-from multiguard.certify.counts import MOST_SUBSET_LABELS
-from multiguard.certify.draws import Draws
+from multiguard.certify.draws import MOST_SUBSET_LABELS, Draws
 
 # The draws after which the bets of `anytime` are chosen again, from all draws before; those before the first are not
 # bet on. They aim at the next of _HORIZONS, and never hurry more than with this fraction of it left.
