@@ -1,4 +1,4 @@
-"""The l2-ball and the l1-ball in exact numbers."""
+"""The balls of three norms in exact numbers."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from multiguard.attack.threats import Ball
 from multiguard.certify import TopK
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("order", [1, 2, np.inf])
 @pytest.mark.parametrize("box", [False, True])
 @pytest.mark.parametrize("sphere", [False, True])
 def test_projection(order, box, sphere):
@@ -19,7 +19,7 @@ def test_projection(order, box, sphere):
     radius = torch.logspace(-9, 1, 40, dtype=torch.float64)
     images = ball.project(clean, clean + torch.randn(clean.shape, generator=generator), radius, box=box, sphere=sphere)
     perturbation = (images.double().numpy() - clean.double().numpy()).reshape(40, -1)
-    assert np.all(np.sum(np.abs(perturbation) ** order, axis=1) ** (1 / order) <= radius.numpy())
+    assert np.all(np.linalg.norm(perturbation, ord=order, axis=1) <= radius.numpy())
     assert not box or (images.min() >= 0 and images.max() <= 1)
     if sphere and not box:
         assert torch.all(ball.distances(clean, images)[20:] > 0.99 * radius[20:])
@@ -44,13 +44,13 @@ def test_inside():
 
 
 @pytest.mark.parametrize("attack", [pgd, random_search])
-def test_l1_radius(attack):
-    """In the l1-ball a lead of d in one number takes d to undo, in the l2-ball d / sqrt(2)."""
-    rows = np.array([[0.4, 0.0], [0.4, 0.0]])
-    model, how = (lambda x: 2 * x), {"labels": ["cat", "dog"], "device": "cpu"}
-    far = attack(model, rows, Hide("cat"), TopK(1, 1), radius=0.41, attacker="l1-norm", **how)
-    near = attack(model, rows, Hide("cat"), TopK(1, 1), radius=0.39, attacker="l1-norm", **how)
-    assert far.success.all()
-    assert not near.success.any()
-    assert np.all(far.norms <= 0.41)
-    assert np.all(np.abs(far.delta).sum(axis=1) <= 0.41 + 1e-6)
+@pytest.mark.parametrize(("attacker", "exact"), [("l1-norm", 0.4), ("l2-norm", 0.4 / np.sqrt(2)), ("linf-norm", 0.2)])
+def test_radius(attack, attacker, exact):
+    """A lead of d of one number over another takes d to undo in the l1-norm, d / sqrt(2) in the l2, d / 2 in linf."""
+    rows, how = np.array([[0.4, 0.0], [0.4, 0.0]]), {"labels": ["cat", "dog"], "device": "cpu", "attacker": attacker}
+    for factor, broken in ((0.97, False), (1.03, True)):
+        found = attack(lambda x: 2 * x, rows, Hide("cat"), TopK(1, 1), radius=factor * exact, **how)
+        assert (found.success == broken).all()
+        assert np.all(found.norms <= factor * exact)
+        order = {"l1-norm": 1, "l2-norm": 2, "linf-norm": np.inf}[attacker]
+        assert np.all(np.linalg.norm(found.delta, ord=order, axis=1) <= factor * exact + 1e-6)

@@ -7,12 +7,12 @@ from tests.attack.claims import ALPHA, DRAWS, beside, radii_of
 from tests.attack.mosaics import NAMES, SIDE, ColourCounts, mosaics
 
 from multiguard.attack import AttackConfig, Victim, attack_images
-from multiguard.attack.candidates import ImageGroup, SearchDraws
 from multiguard.attack.goals import Objective
+from multiguard.attack.search import ImageGroup, Search
 from multiguard.attack.target import SmoothedTarget
+from multiguard.attack.threats import THREATS
 from multiguard.certify import BandAblation, PixelAblation, Threshold, TopK, Uniform, certified_radii_batch
 from multiguard.smooth import Smoother
-from multiguard.smooth.noise_source import noise_key
 
 IMAGES = 8
 PLAN = AttackConfig(steps=6, copies=8, starts=2, tries=16, pick_draws=16, draws=200)
@@ -71,9 +71,9 @@ def test_hidden_pixels():
     smoother = Smoother(ColourCounts(), noise=PixelAblation(1, SIDE * SIDE), labels=NAMES, k_max=2, device="cpu")
     target, (name, image, _) = SmoothedTarget(smoother, TopK(2, 2), noise_seed=0), mosaics(1)[0]
     aim = torch.ones(1, len(NAMES), dtype=torch.bool)
-    group = ImageGroup((name,), (noise_key(0, name, "attack"),), torch.from_numpy(image)[None], aim)
-    draws = SearchDraws(target, Objective(TopK(2, 2), "hide"), AttackConfig(copies=3), set())
-    _, slope = draws.gradients(group, group.clean, 0)
+    group = ImageGroup((name,), 0, torch.from_numpy(image)[None], aim)
+    search = Search("pgd", target, THREATS["pixels"], Objective(TopK(2, 2), "hide"), AttackConfig(copies=3))
+    _, slope = search.gradients(group, group.clean, 0)
     assert 0 < int((slope[0] != 0).any(dim=0).sum()) <= 3
 
 

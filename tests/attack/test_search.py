@@ -6,7 +6,7 @@ import torch
 from tests.attack.templates import SIGMA, digits_classifier, held_out_images
 
 from multiguard.attack import AttackConfig, Victim, attack_images
-from multiguard.attack.target import NoisyCopies
+from multiguard.attack.target import SmoothedTarget
 from multiguard.certify import Threshold, TopK
 from multiguard.errors import InvalidInputError
 from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, Smoother
@@ -34,10 +34,11 @@ def test_noise_streams():
 @pytest.mark.parametrize("source", [HOST_PHILOX, DEVICE_PHILOX])
 def test_noisy_copies(smoother, source):
     """Copies carry the noise of their draws, whatever else is in the batch."""
-    settings = Smoother(smoother.classifier, sigma=SIGMA, k_max=2, device="cpu", noise_source=source).settings
+    source = Smoother(smoother.classifier, sigma=SIGMA, k_max=2, device="cpu", noise_source=source)
+    target = SmoothedTarget(source, RULE, noise_seed=0)
     images, keys = torch.zeros(2, 3, 16, 16), (b"a" * 16, b"b" * 16)
-    both = NoisyCopies(settings).make(images, keys, 5, 4)
-    alone = NoisyCopies(settings).make(images[1:], keys[1:], 6, 2)
+    both = target.noisy(images, keys, 5, 4)
+    alone = target.noisy(images[1:], keys[1:], 6, 2)
     assert torch.equal(both[5:7], alone)
     assert abs(float(both.std()) - SIGMA) < 0.01
 

@@ -6,8 +6,8 @@ from multiguard.attack.config import AttackConfig
 from multiguard.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from multiguard.attack.direct import pgd, random_search
-    from multiguard.attack.goals import Add, AdversarialBatch, AttackGoal, Change, Hide
+    from multiguard.attack.direct import AdversarialBatch, pgd, random_search
+    from multiguard.attack.goals import Add, AttackGoal, Change, Hide
     from multiguard.attack.outcomes import attack
     from multiguard.attack.target import gradient_error
     from multiguard.attack.threats import Attacker
@@ -34,8 +34,8 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "direct": ["pgd", "random_search"],
-        "goals": ["Add", "AdversarialBatch", "AttackGoal", "Change", "Hide"],
+        "direct": ["AdversarialBatch", "pgd", "random_search"],
+        "goals": ["Add", "AttackGoal", "Change", "Hide"],
         "outcomes": ["attack"],
         "target": ["gradient_error"],
         "threats": ["Attacker"],

@@ -1,18 +1,19 @@
 """Attacks on any classifier, smoothed or not: hide labels, add labels, or change as many as possible."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from multiguard.attack.candidates import Candidates, ImageGroup, Progress, SearchDraws
 from multiguard.attack.config import AttackConfig, AttackName
-from multiguard.attack.goals import Add, AdversarialBatch, AttackGoal, Bools, Change, Hide, Objective
-from multiguard.attack.search import make_search
-from multiguard.attack.target import PlainTarget, SmoothedTarget, Target, find_gradient_error
-from multiguard.attack.threats import THREATS, Attacker, Ball, Threat
+from multiguard.attack.goals import Add, AttackGoal, Change, Hide, Objective
+from multiguard.attack.search import Candidates, ImageGroup, Progress, Search
+from multiguard.attack.target import SmoothedTarget, Target
+from multiguard.attack.threats import THREATS, Attacker
 from multiguard.certify import Rule
 from multiguard.certify.noise import Noise, resolve_noise
 from multiguard.data.in_memory import label_set
@@ -21,8 +22,10 @@ from multiguard.io.names import unknown_name
 from multiguard.models import load
 from multiguard.smooth import Smoother
 from multiguard.smooth.engine import image_tensor
-from multiguard.smooth.noise_source import noise_key
 from multiguard.smooth.settings import resolve_device
+
+Floats = NDArray[np.float32]
+Bools = NDArray[np.bool_]
 
 _DEFAULT = AttackConfig()
 _TIE = 1e-6  # far less than one draw or one step changes a value by
@@ -30,20 +33,31 @@ _BATCH_DIMENSIONS = 4  # images, channels, height and width
 _SCORE_THRESHOLD = 0.5  # from which a model that is to be smoothed returns a label under the threshold rule
 
 
-def pgd(
-    model: Any,
-    inputs: Any,
-    goal: AttackGoal,
-    rule: Rule,
-    *,
-    radius: float,
-    sigma: float | None = None,
-    noise: Noise | None = None,
-    attacker: Attacker | None = None,
-    config: AttackConfig = _DEFAULT,
-    progress: Progress | None = None,
-    **options: Any,
-) -> AdversarialBatch:
+@dataclass(frozen=True, eq=False)
+class AdversarialBatch:
+    """Perturbed inputs, none further from its input than the radius allows, and what the classifier makes of them.
+
+    Scores are those of the model or, where it is smoothed, the fraction of fresh draws that hit each label.
+    """
+
+    inputs: Floats  # (N, ...), the perturbed inputs; uint8 images are in [0, 1] here
+    delta: Floats  # (N, ...), what was added
+    norms: NDArray[np.float64]  # (N,), in exact differences: its norm, the number of pixels, or the side of the patch
+    scores_before: Floats  # (N, c), at the inputs
+    scores_after: Floats  # (N, c), at the perturbed inputs
+    labels_before: Bools  # (N, c), the labels returned for the inputs
+    labels_after: Bools  # (N, c), those returned for the perturbed inputs
+    success: Bools  # (N,), whether no label to hide is returned, all labels to add are, or some label has changed
+
+    def __repr__(self) -> str:
+        changed = float((self.labels_before != self.labels_after).sum(axis=1).mean())
+        return (
+            f"AdversarialBatch({int(self.success.sum())} of {len(self.success)} succeeded, {changed:.1f} labels "
+            f"changed on average, norms up to {self.norms.max():.3g})"
+        )
+
+
+def pgd(model: Any, inputs: Any, goal: AttackGoal, rule: Rule, *, radius: float, **how: Any) -> AdversarialBatch:
     """Projected gradient descent: no perturbation is larger than `radius` allows; the best found is returned.
 
     A smoothed classifier is attacked through its noise (EOT), and fresh draws, which had no part in the search,
@@ -57,14 +71,15 @@ def pgd(
             with probability at least t (`Threshold`).
         radius: How large a perturbation may be: its norm in the unit of the inputs, how many pixels, or the side of
             the patch.
-        sigma: The Gaussian noise of the smoothed classifier; without it and `noise` the model is attacked as it is.
-        noise: Any other noise of the smoothed classifier, instead of sigma.
-        attacker: What a perturbation may be: "l2-norm", "l1-norm", "pixels" (any m pixels) or "patch" (a square of side
-            m, anywhere), the last two with any content in [0, 1]; by default what the noise certifies against, and
-            "l2-norm" without noise.
-        config: How hard to search: steps, starts, copies, draws, box and seed.
-        progress: Called with the fraction of the search that is done; an exception from it ends the attack.
-        options: Options of `Smoother` for the model: labels, output, image_size and device.
+        how: Further keywords, all of them optional:
+            sigma: The Gaussian noise of the smoothed classifier; without it and `noise` the model is attacked as it is.
+            noise: Any other noise of the smoothed classifier, instead of sigma.
+            attacker: What a perturbation may be: "l2-norm", "linf-norm", "l1-norm", "pixels" (any m pixels) or "patch"
+            (a square of side m, anywhere), the last two with any content in [0, 1]; by default what the noise certifies
+            against, and "l2-norm" without noise.
+            config: How hard to search: steps, starts, copies, draws, box and seed.
+            progress: Called with the fraction of the search that is done; an exception from it ends the attack.
+            labels, output, image_size, device: As in `Smoother`, for the model.
 
     >>> import numpy as np
     >>> from multiguard import TopK
@@ -73,24 +88,11 @@ def pgd(
     >>> pgd(lambda x: 2 * x, rows, Hide("cat"), TopK(1, 1), radius=0.5, labels=["cat", "dog"], device="cpu").success
     array([ True, False])
     """
-    given = _batch(inputs)
-    target = _make_target(model, rule, given[0], config.seed, sigma, noise, options)
-    return _attack("pgd", target, given, goal, radius, attacker, config, progress)
+    return _attack("pgd", model, inputs, goal, rule, radius=radius, **how)
 
 
 def random_search(
-    model: Any,
-    inputs: Any,
-    goal: AttackGoal,
-    rule: Rule,
-    *,
-    radius: float,
-    sigma: float | None = None,
-    noise: Noise | None = None,
-    attacker: Attacker | None = None,
-    config: AttackConfig = _DEFAULT,
-    progress: Progress | None = None,
-    **options: Any,
+    model: Any, inputs: Any, goal: AttackGoal, rule: Rule, *, radius: float, **how: Any
 ) -> AdversarialBatch:
     """As `pgd`, by scores alone: it tries perturbations and keeps what brings the goal nearer, for any model.
 
@@ -104,39 +106,47 @@ def random_search(
     >>> found.success, bool(found.norms[0] <= 0.5)
     (array([ True]), True)
     """
-    given = _batch(inputs)
-    target = _make_target(model, rule, given[0], config.seed, sigma, noise, options)
-    return _attack("random", target, given, goal, radius, attacker, config, progress)
+    return _attack("random", model, inputs, goal, rule, radius=radius, **how)
 
 
 def _attack(
     name: AttackName,
-    target: Target,
-    given: Tensor,
+    model: Any,
+    inputs: Any,
     goal: AttackGoal,
+    rule: Rule,
+    *,
     radius: float,
-    attacker: Attacker | None,
-    config: AttackConfig,
-    progress: Progress | None,
+    sigma: float | None = None,
+    noise: Noise | None = None,
+    attacker: Attacker | None = None,
+    config: AttackConfig = _DEFAULT,
+    progress: Progress | None = None,
+    **options: Any,
 ) -> AdversarialBatch:
-    threat = _threat(attacker or target.attacker, given, radius)
+    given = _batch(inputs)
+    target = _make_target(model, rule, given[0], config.seed, sigma, noise, options)
+    attacker_name = attacker or target.attacker
+    if not 0 < radius < float("inf"):
+        raise InvalidInputError(f"radius must be positive and finite, not {radius!r}.")
+    if attacker_name not in THREATS:
+        raise InvalidInputError(unknown_name("attacker", attacker_name, THREATS))
+    threat = THREATS[attacker_name]
+    threat.check(given, radius)
     clean = given.to(target.device)
-    if name == "pgd" and (error := find_gradient_error(target.scores, iter(clean[:, None]))) is not None:
+    if name == "pgd" and (error := target.gradient_error(iter(clean[:, None]))) is not None:
         raise ModelError(f"the model has no gradients ({error}); use random_search, which needs none.")
-    ids = tuple(str(index) for index in range(len(clean)))
-    keys = tuple(noise_key(config.seed, each, "attack") for each in ids)
-    names = target.classifier.label_names
-    group = ImageGroup(ids, keys, clean, torch.zeros(len(clean), len(names), dtype=torch.bool, device=target.device))
-    before = target.evaluate(group, clean, config.draws)
+    ids, names = tuple(str(index) for index in range(len(clean))), target.classifier.label_names
+    before = target.evaluate(ids, clean, config.draws)
     aim = before[1] if isinstance(goal, Change) else _aim(goal, len(clean), names)
-    group = ImageGroup(ids, keys, clean, torch.from_numpy(aim).to(target.device))
-    draws = SearchDraws(target, Objective(target.rule, goal.kind), config, set(), progress)
-    search = make_search(name, threat, draws, keep_best=True)
+    group = ImageGroup(ids, config.seed, clean, torch.from_numpy(aim).to(target.device))
+    objective = Objective(target.rule, goal.kind)
+    search = Search(name, target, threat, objective, config, keep_best=True, progress=progress)
     allowed = torch.full((len(clean),), radius, dtype=torch.float64, device=clean.device)
-    start = draws.compare(group, clean)
+    start = search.compare(group, clean)
     start = Candidates(start.images, start.values + _TIE)  # of equals the perturbed one, which fresh draws evaluate
     found = search.improve(group, 0, allowed, start).images
-    after = target.evaluate(group, found, config.draws)
+    after = target.evaluate(ids, found, config.draws)
     return AdversarialBatch(
         inputs=found.cpu().numpy(),
         delta=(found - clean).cpu().numpy(),
@@ -171,28 +181,9 @@ def _make_target(
         device = resolve_device(options.pop("device", None))
         classifier = load(model, **options).eval().to(device)
         rule.check(len(classifier.find_labels(first[None].to(device))))
-        return PlainTarget(classifier, rule, device)
+        return Target(classifier, rule, device)
     smoother.settings.check_rule(rule, len(smoother.find_labels(first)))
     return SmoothedTarget(smoother, rule, seed)
-
-
-def _threat(attacker: str, inputs: Tensor, radius: float) -> Threat:
-    """What the attacker may do; inputs without pixels are refused where these are counted."""
-    if not 0 < radius < float("inf"):
-        raise InvalidInputError(f"radius must be positive and finite, not {radius!r}.")
-    if attacker not in THREATS:
-        raise InvalidInputError(unknown_name("attacker", attacker, THREATS))
-    threat = THREATS[attacker]
-    if isinstance(threat, Ball):
-        return threat
-    if inputs.ndim != _BATCH_DIMENSIONS or inputs.min() < 0 or inputs.max() > 1:
-        shape = tuple(inputs.shape)
-        raise InvalidInputError(
-            f"inputs has shape {shape}; this attacker needs images (images, channels, height, width) in [0, 1]."
-        )
-    if radius < 1:
-        raise InvalidInputError(f"radius is {radius!r}; it counts pixels here, so give 1 or more.")
-    return threat
 
 
 def _batch(inputs: Any) -> Tensor:

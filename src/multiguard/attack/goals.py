@@ -1,19 +1,14 @@
-"""What an attack shall achieve, what it minimizes for that, and what it achieved."""
+"""What an attack shall achieve, and what it minimizes for that."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from multiguard.certify import Rule
 
 Kind = Literal["hide", "add", "change"]
-
-Floats = NDArray[np.float32]
-Bools = NDArray[np.bool_]
 
 # Fractions lie in [0, 1]. Absent labels get values far below, so that no order of fractions can bring them up.
 _ABSENT = 8.0
@@ -61,41 +56,6 @@ class Change:
 AttackGoal = Hide | Add | Change
 
 
-@dataclass(frozen=True, eq=False)
-class AdversarialBatch:
-    """Perturbed inputs, none further from its input than the radius allows, and what the classifier makes of them.
-
-    Attributes:
-        inputs: (N, ...) float32, the perturbed inputs; uint8 images are in [0, 1] here.
-        delta: (N, ...) float32, what was added.
-        norms: (N,), how much was added to each, in exact differences of float32 values: its norm, the number of
-            pixels, or the side of the patch.
-        scores_before: (N, c), the scores at the inputs: those of the model or, where it is smoothed, the fraction of
-            fresh draws that hit each label.
-        scores_after: (N, c), the scores at the perturbed inputs.
-        labels_before: (N, c) boolean, the labels returned for the inputs.
-        labels_after: (N, c) boolean, those returned for the perturbed inputs.
-        success: (N,) boolean, whether the goal is reached: no label to hide is returned, all labels to add are, or
-            some label has changed.
-    """
-
-    inputs: Floats
-    delta: Floats
-    norms: NDArray[np.float64]
-    scores_before: Floats
-    scores_after: Floats
-    labels_before: Bools
-    labels_after: Bools
-    success: Bools
-
-    def __repr__(self) -> str:
-        changed = float((self.labels_before != self.labels_after).sum(axis=1).mean())
-        return (
-            f"AdversarialBatch({int(self.success.sum())} of {len(self.success)} succeeded, {changed:.1f} labels "
-            f"changed on average, norms up to {self.norms.max():.3g})"
-        )
-
-
 @dataclass(frozen=True)
 class Objective:
     """Margins of the labels that stay as they are, from the fraction that each label has (`Target`).
@@ -117,14 +77,19 @@ class Objective:
         """
         if self.rule.t is not None:
             return self._threshold_margins(fractions, aim, self.rule.t)
-        if self.kind == "add":
-            return _out_of_top(fractions, aim, self.rule.k)
         ours = fractions.masked_fill(~aim, -_ABSENT).sort(dim=1, descending=True).values
         rivals = fractions.masked_fill(aim, -3 * _ABSENT).sort(dim=1, descending=True).values
-        return _first(ours[:, : self.rule.k] - rivals[:, : self.rule.k].flip(1), aim)
+        if self.kind != "add":
+            return _first(ours[:, : self.rule.k] - rivals[:, : self.rule.k].flip(1), aim)
+        last = fractions.shape[1] - 1
+        ahead = aim.sum(dim=1, keepdim=True) - torch.arange(1, last + 2, device=fractions.device)  # m
+        rank = self.rule.k - ahead - 1  # of the rival, from 0; below 0 there is no room for so many labels
+        margins = rivals.gather(1, rank.clamp(0, last)) - ours.gather(1, ahead.clamp(0, last))
+        return _first(torch.where(rank < 0, _ABSENT, margins.clamp(min=-_ABSENT)), aim)
 
     def _threshold_margins(self, fractions: Tensor, aim: Tensor, t: float) -> Tensor:
-        inside, outside = fractions - t, _zero_is_negative(t - fractions)
+        inside, outside = fractions - t, t - fractions
+        outside = torch.where(outside == 0, -_TINY, outside)  # a label is in from t on
         stays = {"hide": inside, "add": outside, "change": torch.where(aim, inside, outside)}[self.kind]
         counted = torch.ones_like(aim) if self.kind == "change" else aim
         return _first(stays.masked_fill(~counted, -_ABSENT).sort(dim=1, descending=True).values, counted)
@@ -144,17 +109,6 @@ class Objective:
         return _last(margins, (margins.detach() >= 0).sum(dim=1))
 
 
-def _out_of_top(fractions: Tensor, aim: Tensor, k: int) -> Tensor:
-    """(P, c), the margins of labels of the aim that are not among the k largest."""
-    ours = fractions.masked_fill(~aim, -_ABSENT).sort(dim=1, descending=True).values
-    others = fractions.masked_fill(aim, -3 * _ABSENT).sort(dim=1, descending=True).values
-    ahead = aim.sum(dim=1, keepdim=True) - torch.arange(1, fractions.shape[1] + 1, device=fractions.device)  # m
-    rank = k - ahead - 1  # of the rival, from 0; below 0 there is no room for so many labels
-    last = fractions.shape[1] - 1
-    margins = others.gather(1, rank.clamp(0, last)) - ours.gather(1, ahead.clamp(0, last))
-    return _first(torch.where(rank < 0, _ABSENT, margins.clamp(min=-_ABSENT)), aim)
-
-
 def _first(margins: Tensor, counted: Tensor) -> Tensor:
     """The margins of as many labels as are counted; no others stay."""
     size = torch.arange(1, margins.shape[1] + 1, device=margins.device)
@@ -163,7 +117,3 @@ def _first(margins: Tensor, counted: Tensor) -> Tensor:
 
 def _last(margins: Tensor, size: Tensor) -> Tensor:
     return margins.gather(1, (size - 1).clamp(min=0)[:, None])[:, 0]
-
-
-def _zero_is_negative(margins: Tensor) -> Tensor:
-    return torch.where(margins == 0, margins - _TINY, margins)

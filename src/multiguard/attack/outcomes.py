@@ -10,13 +10,7 @@ import numpy as np
 from multiguard.attack.config import AttackConfig
 from multiguard.attack.target import gradient_error
 from multiguard.attack.victims import AttackResult, Victim, attack_images
-from multiguard.attack.voted import (
-    execution_notes,
-    voted_classifier,
-    voted_data,
-    voted_images,
-    voted_smoother,
-)
+from multiguard.attack.voted import execution_notes, voted_classifier, voted_data, voted_images, voted_smoother
 from multiguard.certify.noise import Noise
 from multiguard.data.image import image_hash
 from multiguard.data.sample import IndexedDataset, fewer_images
@@ -33,10 +27,8 @@ from multiguard.evaluate import (
     read_certificates,
 )
 from multiguard.evaluate.attacks import attack_stage, finite_radii, proved_sizes, stage_attacks
-from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.config import to_tree
-from multiguard.io.files import file_checksum
 from multiguard.io.rounding import plain
 from multiguard.models.config import ModelConfig
 from multiguard.report import draw_attack, write_attack_table
@@ -75,19 +67,18 @@ def attack(
         progress: Called with ("attacking", images done, images in all).
         on_note: Called with what a user should know, before the search.
     """
-    if out is not None:
-        digest = file_checksum(certificates / CERTIFICATES_NAME)
-        with attack_stage(out, _request(config, model, digest), force=force) as stage:
-            finished = stage is None
-        if finished:
-            return read_attacks(out)
     certified = read_certificates(certificates)
-    possible, smoother, images = _prepare(config, certificates, certified, model, on_note or (lambda note: None))
-    if out is None:
+
+    def attacked() -> Attacks:
+        note = on_note or (lambda note: None)
+        possible, smoother, images = _prepare(config, certificates, certified, model, note)
         return attack_results(possible, certified, smoother, images, progress)
+
+    if out is None:
+        return attacked()
     with attack_stage(out, _request(config, model, certified.certificates_hash), force=force) as stage:
         if stage is not None:
-            attacks = attack_results(possible, certified, smoother, images, progress)
+            attacks = attacked()
             stage_attacks(stage, replace(attacks, certificates_hash=certified.certificates_hash, command=command))
             write_attack_table(attacks, stage)
             draw_attack(attacks, stage)
@@ -123,7 +114,7 @@ def attack_results(
         without_labels=sum(not labels for labels in certificates.labels),
         failed=len(certificates.failures),
         adaptive=certified.provenance["stops"] is not None,
-        plan=_searched(config),
+        plan=to_tree(config.replace(radii=(), root=None, device=None)),
         flat=sum(attacked.flat for attacked in found),
     )
 
@@ -173,11 +164,6 @@ def _request(config: AttackConfig, model: ModelConfig | None, certificates_hash:
         "model": None if model is None else to_tree(model),
         "multiguard": __version__,
     }
-
-
-def _searched(config: AttackConfig) -> dict[str, Any]:
-    """How the attacks searched, for the record."""
-    return to_tree(config.replace(radii=(), root=None, device=None))
 
 
 def _grid(config: AttackConfig, noise: Noise) -> tuple[float, ...]:

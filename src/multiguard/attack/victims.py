@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby, islice
 
 import numpy as np
@@ -11,10 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiguard.attack.candidates import ImageGroup, SearchDraws
-from multiguard.attack.config import AttackConfig, AttackName
+from multiguard.attack.config import AttackConfig
 from multiguard.attack.goals import Objective
-from multiguard.attack.search import make_search
+from multiguard.attack.search import ImageGroup, Search
 from multiguard.attack.target import SmoothedTarget
 from multiguard.attack.threats import THREATS
 from multiguard.certify import Rule
@@ -22,11 +21,8 @@ from multiguard.evaluate.attacks import CLEAN, Goal, goals
 from multiguard.io.short_repr import short_repr
 from multiguard.smooth import Smoother
 from multiguard.smooth.engine import copy_to_device, image_tensor, to_pixels
-from multiguard.smooth.noise_source import noise_key
 
 Progress = Callable[[int], None]
-Counts = NDArray[np.int64]
-Pixels = NDArray[np.float32]
 # Images attacked at once: they fill batches, and the random search steps from one towards another. Everything found
 # is held in memory until it is evaluated, so large images come in smaller groups.
 _GROUP_IMAGES = 64
@@ -59,8 +55,8 @@ class Perturbation:
     goal: Goal  # what was minimized
     radius: float  # the radius allowed: a norm, a number of pixels, or the side of a patch
     norm: float  # that of the perturbation, in exact differences of the float32 values, never more than `radius`
-    image: Pixels  # the perturbed image, float32
-    counts: Counts  # (c,), how many of the evaluation draws hit each label
+    image: NDArray[np.float32]  # the perturbed image
+    counts: NDArray[np.int64]  # (c,), how many of the evaluation draws hit each label
 
     __repr__ = short_repr
 
@@ -105,79 +101,70 @@ def attack_images(
     [('none', 0.0, 0), ('pgd', 0.1, 0), ('pgd', 0.6, 1)]
     """
     smoother.settings.check_rule(rule, len(smoother.classifier.label_names))
-    done = 0
+    target, done = SmoothedTarget(smoother, rule, config.seed), 0
     for shape, alike in groupby(victims, key=lambda victim: victim.image.shape):
         size = max(1, min(_GROUP_IMAGES, _GROUP_NUMBERS // max(1, math.prod(shape))))
         while batch := list(islice(alike, size)):
-            yield from _GroupAttack(smoother, batch, rule, config).results()
+            yield from _attack_group(target, batch, config)
             done += len(batch)
             if progress is not None:
                 progress(done)
 
 
-class _GroupAttack:
-    """All attacks on images of one shape."""
-
-    def __init__(self, smoother: Smoother, victims: Sequence[Victim], rule: Rule, config: AttackConfig) -> None:
-        self._victims, self._rule, self._config = victims, rule, config
-        self._target = SmoothedTarget(smoother, rule, config.seed)
-        self._threat = THREATS[smoother.settings.noise.attacker]
-        self._group = _make_group(smoother, victims, config.seed)
-        self._flat: set[str] = set()
-        self._found: list[tuple[int, Perturbation]] = []
-
-    def results(self) -> list[AttackResult]:
-        """Every perturbation, evaluated."""
-        for goal in goals(self._rule):
-            for index in range(len(self._victims)):
-                self._add(index, CLEAN, goal, 0.0, self._group.clean[index])
-        for goal in goals(self._rule):
-            for name in self._config.attacks:
-                self._attack(name, goal)
-        return self._evaluate()
-
-    def _attack(self, name: AttackName, goal: Goal) -> None:
-        """What one attack finds at every radius of every image: labels of L leave, or others come in."""
-        victims, objective = self._victims, Objective(self._rule, "hide" if goal == "in" else "add")
-        group = self._group if goal == "in" else replace(self._group, aim=~self._group.aim)
-        draws = SearchDraws(self._target, objective, self._config, self._flat)
-        search, best = make_search(name, self._threat, draws), draws.compare(group, group.clean)
-        for turn in range(max(len(victim.radii) for victim in victims)):
-            allowed = [index for index, victim in enumerate(victims) if turn < len(victim.radii)]
-            active = [index for index in allowed if best.values[index] > _NOTHING_LEFT]
-            if active:
-                radii = [victims[index].radii[turn] for index in active]
-                radius = torch.tensor(radii, dtype=torch.float64, device=group.clean.device)
-                best = best.put(active, search.improve(group.take(active), turn, radius, best.take(active)))
-            for index in allowed:
-                self._add(index, name, goal, victims[index].radii[turn], best.images[index])
-
-    def _add(self, index: int, attack: str, goal: Goal, radius: float, image: Tensor) -> None:
-        norm = float(self._threat.distances(self._group.clean[index][None], image[None])[0])
-        no_counts = np.zeros(0, np.int64)
-        self._found.append((index, Perturbation(attack, goal, radius, norm, image.cpu().numpy(), no_counts)))
-
-    def _evaluate(self) -> list[AttackResult]:
-        """Every perturbation with its hits in fresh draws; equal images are evaluated once."""
-        keys = [(index, hashlib.blake2b(each.image.tobytes()).digest()) for index, each in self._found]
-        images = {key: each.image for key, (_, each) in zip(keys, self._found, strict=True)}
-        ids = [self._group.ids[index] for index, _ in images]
-        # "judge" names the noise stream of the evaluation draws; another name would draw other noise.
-        counted = self._target.counts(ids, images.values(), self._config.draws, "judge")
-        counts = dict(zip(images, counted, strict=True))
-        evaluated: list[list[Perturbation]] = [[] for _ in self._victims]
-        for key, (index, each) in zip(keys, self._found, strict=True):
-            evaluated[index].append(replace(each, counts=counts[key]))
-        pairs = zip(self._victims, evaluated, strict=True)
-        return [AttackResult(victim, tuple(found), victim.id in self._flat) for victim, found in pairs]
-
-
-def _make_group(smoother: Smoother, victims: Sequence[Victim], seed: int) -> ImageGroup:
-    settings, classifier = smoother.settings, smoother.classifier
-    aim = torch.zeros(len(victims), len(classifier.label_names), dtype=torch.bool)
-    for row, victim in zip(aim, victims, strict=True):
+def _attack_group(target: SmoothedTarget, victims: Sequence[Victim], config: AttackConfig) -> list[AttackResult]:
+    """All attacks on images of one shape, and every perturbation evaluated by fresh draws."""
+    rule, ids = target.rule, tuple(victim.id for victim in victims)
+    inputs = [image_tensor(victim.id, victim.image, target.classifier.image_size) for victim in victims]
+    clean = torch.stack([to_pixels(copy_to_device(each, target.device)) for each in inputs])
+    inside = torch.zeros(len(victims), len(target.classifier.label_names), dtype=torch.bool)
+    for row, victim in zip(inside, victims, strict=True):
         row[list(victim.labels)] = True
-    inputs = [image_tensor(victim.id, victim.image, classifier.image_size) for victim in victims]
-    clean = torch.stack([to_pixels(copy_to_device(each, settings.device)) for each in inputs])
-    keys = tuple(noise_key(seed, victim.id, "attack") for victim in victims)
-    return ImageGroup(tuple(victim.id for victim in victims), keys, clean, aim.to(settings.device))
+    inside, flat = inside.to(target.device), set[str]()
+    found: list[_Found] = [
+        (index, CLEAN, goal, 0.0, image) for goal in goals(rule) for index, image in enumerate(clean)
+    ]
+    for goal in goals(rule):
+        group = ImageGroup(ids, config.seed, clean, inside if goal == "in" else ~inside)
+        objective = Objective(rule, "hide" if goal == "in" else "add")
+        for name in config.attacks:
+            search = Search(name, target, THREATS[target.attacker], objective, config)
+            reached = _search_radii(search, group, [victim.radii for victim in victims])
+            found += [(index, name, goal, radius, image) for index, radius, image in reached]
+            flat |= search.flat
+    perturbations: list[list[Perturbation]] = [[] for _ in victims]
+    for index, found_at in _evaluated(target, ids, clean, found, config.draws):
+        perturbations[index].append(found_at)
+    pairs = zip(victims, perturbations, strict=True)
+    return [AttackResult(victim, tuple(each), victim.id in flat) for victim, each in pairs]
+
+
+_Found = tuple[int, str, Goal, float, Tensor]  # the index of the image, the attack, its goal, the radius, the image
+
+
+def _search_radii(
+    search: Search, group: ImageGroup, radii: Sequence[tuple[float, ...]]
+) -> Iterator[tuple[int, float, Tensor]]:
+    """What an attack finds at every radius of every image, each from what it found at the one before."""
+    best = search.compare(group, group.clean)
+    for turn in range(max(map(len, radii))):
+        allowed = [index for index, own in enumerate(radii) if turn < len(own)]
+        active = [index for index in allowed if best.values[index] > _NOTHING_LEFT]
+        if active:
+            radius = torch.tensor([radii[index][turn] for index in active], dtype=torch.float64)
+            radius = radius.to(group.clean.device)
+            best = best.put(active, search.improve(group.take(active), turn, radius, best.take(active)))
+        yield from ((index, radii[index][turn], best.images[index]) for index in allowed)
+
+
+def _evaluated(
+    target: SmoothedTarget, ids: Sequence[str], clean: Tensor, found: Sequence[_Found], draws: int
+) -> Iterator[tuple[int, Perturbation]]:
+    """Every perturbation with its hits in fresh draws; equal images are evaluated once."""
+    pixels = [image.cpu().numpy() for *_, image in found]
+    keys = [(each[0], hashlib.blake2b(image.tobytes()).digest()) for each, image in zip(found, pixels, strict=True)]
+    images = dict(zip(keys, pixels, strict=True))
+    counted = target.counts([ids[index] for index, _ in images], images.values(), draws, "judge")
+    counts = dict(zip(images, counted, strict=True))
+    for key, (index, attack, goal, radius, image) in zip(keys, found, strict=True):
+        norm = float(THREATS[target.attacker].distances(clean[index][None], image[None])[0])
+        yield index, Perturbation(attack, goal, radius, norm, images[key], counts[key])
