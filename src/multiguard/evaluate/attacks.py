@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from multiguard.certify import Method, Rule, Threshold, certified_size, clopper_pearson_lower, clopper_pearson_upper
+from multiguard.certify import Method, Rule, certified_size, clopper_pearson_lower, clopper_pearson_upper
 from multiguard.certify.arguments import Floats, Ints
 from multiguard.certify.noise import NoiseField, as_noise
 from multiguard.evaluate.certificates import Certificates
@@ -54,8 +54,8 @@ def evaluated_size(
         labels: L.
         rule: Which smoothed classifier.
         goal: What is counted: labels of L that stay in, or others that stay out.
-        beta: The probability that the bound may be too small; None if the draws are all there are, every band of an
-            ablation, so that estimate and bound are the truth.
+        beta: The probability that the bound may be too small; None if the draws are all bands of an ablation, so that
+            estimate and bound are the truth.
 
     >>> from multiguard.certify import TopK
     >>> evaluated_size([100, 900, 800, 200], 1000, (0, 1), TopK(k=2, k_prime=2), "in", beta=0.001)
@@ -83,27 +83,19 @@ def smallest_bound(draws: int, num_true: int, num_labels: int, rule: Rule, goal:
     So few draws cannot break a certificate of this many labels or fewer, and evaluating it tests nothing. L has
     `num_true` of the `num_labels` labels; the other arguments are those of `evaluated_size`.
     """
-    level, num_false = beta / (2 * num_labels), num_labels - num_true
-    never = float(clopper_pearson_upper(0, draws, level))
-    if isinstance(rule, Threshold):
-        always = float(clopper_pearson_lower(draws, draws, level))
-        excluded, most = (never < rule.t, num_true) if goal == "in" else (always >= rule.t, num_false)
-        return 0 if excluded else most
-    most = rule.sizes(num_true)
-    for size in range(1, most + 1):
-        # The size-th of L is out if this many rivals, which share k' hits per draw, are above a label never hit.
-        rivals = rule.k - size + 1
-        hits = min(draws, rule.k_prime * draws // rivals)
-        if rivals <= num_false and float(clopper_pearson_lower(hits, draws, level)) > never:
-            return size - 1
-    return most
+    # At worst L is never hit, and so many other labels share all hits: one for each place (top-k), or every label.
+    num_false = num_labels - num_true
+    rivals = [num_false] if rule.k is None else range(min(rule.k, num_false) + 1)
+    hits = [draws if rule.k_prime is None else min(draws, rule.k_prime * draws // max(1, each)) for each in rivals]
+    worst = [[0] * (num_labels - each) + [hit] * each for each, hit in zip(rivals, hits, strict=True)]
+    return min(evaluated_size(counts, draws, range(num_true), rule, goal, beta=beta)[1] for counts in worst)
 
 
 def _most_staying(low: Floats, high: Floats, inside: NDArray[np.bool_], rule: Rule, goal: Goal) -> int:
     """The most labels that can stay if each probability lies between `low` and `high`."""
     if goal == "in":
         return rule.most_staying(low, high, inside)
-    assert isinstance(rule, Threshold)
+    assert rule.t is not None
     return rule.most_out(low, inside)
 
 
@@ -218,14 +210,12 @@ class Attacks:
         With `jia` each number of labels is proved alone: each of an image's min(d, k) proofs may fail with
         probability alpha.
         """
-        if self.exact:
+        if self.exact or not broken:
             return 0.0 if broken else 1.0
-        proofs = 1
-        if method == "jia":
-            proofs = max(self.config.rule.sizes(len(image.labels)) for image in self.images)
-        wrong = min(1.0, proofs * self.config.alpha + self.beta)
+        most = max(self.config.rule.sizes(len(image.labels)) for image in self.images)
+        wrong = min(1.0, (most if method == "jia" else 1) * self.config.alpha + self.beta)
         # The upper tail of a binomial is the distribution function of a beta.
-        return float(scipy.special.betainc(broken, len(self.images) - broken + 1, wrong)) if broken else 1.0
+        return float(scipy.special.betainc(broken, len(self.images) - broken + 1, wrong))
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,16 +237,13 @@ def attack_curves(attacks: Attacks, radius: ArrayLike | None = None) -> list[Att
         attacks: What attacks achieved.
         radius: (radii,), in the unit of the noise's attacker; None for those at which every image was attacked.
 
-    >>> from multiguard.certify import Gaussian
     >>> outcomes = (AttackOutcome("none", "in", 0.0, 0.0, 2, 2), AttackOutcome("pgd", "in", 0.5, 0.49, 1, 1))
     >>> image = AttackedImage("000042", (0, 1), {"in": {"joint": np.array([0.6, 0.2])}}, outcomes)
-    >>> config, names = CertifyConfig(2, 1, draws=100), ("cat", "dog", "emu")
-    >>> attacks = Attacks(config, Gaussian(0.5), names, True, ("joint",), (0.0, 0.5), ("pgd",), 0.001, 200, (image,), 0)
-    >>> (curve,) = attack_curves(attacks)
+    >>> how = {"radii": (0.0, 0.5), "names": ("pgd",), "beta": 0.001, "draws": 200, "without_labels": 0}
+    >>> of = {"noise": "gaussian:0.5", "label_names": ("cat", "dog"), "labelled": True, "methods": ("joint",)}
+    >>> (curve,) = attack_curves(Attacks(CertifyConfig(2, 1), images=(image,), **of, **how))
     >>> curve.certified["joint"].tolist(), curve.reached["pgd"].tolist()
     ([1.0, 0.5], [1.0, 0.5])
-    >>> attacks.broken("joint")
-    ()
     """
     grid = np.asarray(attacks.radii if radius is None else radius, dtype=np.float64)
     return [_curve(attacks, goal, grid) for goal in goals(attacks.config.rule)]

@@ -83,22 +83,11 @@ class _Metadata:
     curves: tuple[_Curve, ...]
 
 
-def write_certificates(
-    results: Results, folder: str | Path, *, request: Mapping[str, Any] | None = None, force: bool = False
-) -> Results:
+def write_certificates(results: Results, folder: str | Path, *, force: bool = False) -> Results:
     """Write a certificates folder so that a reader finds the old certificates or the new ones, complete.
 
-    A CSV file never lies beside certificates that it was not made from. Files that multiguard did not write are never
-    replaced.
-
-    Args:
-        results: What `certify_votes` returns.
-        folder: Where to write; made if it does not exist.
-        request: Everything that decides the certificates; those of the same request are replaced without `force`.
-        force: Whether to replace certificates that are there, and to write beside files of somebody else.
-
-    Returns:
-        The results with the sha256 of the file.
+    Returns the results with the sha256 of the file. A CSV file never lies beside certificates that it was not made
+    from, and with `force` or without, files that multiguard did not write are never replaced.
 
     >>> from multiguard import CertifyConfig, certify_votes, read_votes
     >>> results = certify_votes(CertifyConfig(k=10, k_prime=3), read_votes(folder))  # a folder with votes of 5 images
@@ -106,7 +95,7 @@ def write_certificates(
     >>> read_certificates(out).certificates.table == results.certificates.table
     True
     """
-    return kept_results(Path(folder), request, lambda: results, force=force)
+    return kept_results(Path(folder), None, lambda: results, force=force)
 
 
 def kept_results(out: Path, request: Mapping[str, Any] | None, make: Callable[[], Results], *, force: bool) -> Results:

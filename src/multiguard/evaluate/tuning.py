@@ -199,10 +199,6 @@ def _choose(config: TuneConfig, votes: Sequence[Votes], progress: Callable[[int,
 def candidate_rules(run: Provenance, k: int | None = None) -> list[Rule]:
     """The rules that votes of this run can be certified with: k' = 1 .. k for the top-k rule, or t = 0.05 .. 0.95.
 
-    Args:
-        run: The provenance of the votes; k' ends at the ranked labels that they keep, if these are fewer than k.
-        k: How many labels the smoothed classifier returns, for votes of the top-k rule only.
-
     >>> candidate_rules(run, k=2)  # `run` is the Provenance of some votes
     [TopK(k=2, k_prime=1), TopK(k=2, k_prime=2)]
     """
