@@ -56,7 +56,7 @@ def _facts(study: Study, card: ModelCard | None, commit: str | None) -> str:
     """Images, seeds, network, device and versions, from the votes."""
     provenance = study.main.provenance
     curve = study.main_curve(study.method, "mean")
-    left_out = curve_left_out(study, curve)
+    left_out = curve_left_out(study.main, curve)
     versions = ", ".join(f"{name} {version}" for name, version in provenance["versions"].items())
     rows = [
         [

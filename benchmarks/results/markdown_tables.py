@@ -7,7 +7,7 @@ import numpy as np
 from multiguard.certify.arguments import Floats
 from multiguard.evaluate import Scores
 from multiguard.io.rounding import percent_value, plain
-from multiguard.report.families import Family
+from multiguard.report.study import Family
 
 RADII = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 RADIUS_HEADS = [f"R = {plain(RADII[0])}", *map(plain, RADII[1:])]

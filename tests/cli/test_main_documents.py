@@ -98,7 +98,7 @@ def test_documented_pages(page, tmp_path, monkeypatch):
     for name in ("digits", "digits-figures"):
         (tmp_path / "recipes" / f"{name}.yaml").write_text(RECIPE)
     (tmp_path / "recipes" / "photos.yaml").write_text(PHOTOS)
-    monkeypatch.setattr("multiguard.run.recipe_file._FOLDER", tmp_path / "recipes")
+    monkeypatch.setattr("multiguard.run.recipe._FOLDER", tmp_path / "recipes")
     monkeypatch.chdir(tmp_path)
     for words in commands_of(page.read_text(encoding="utf-8")):
         for name in words if words[0] == "predict" else ():

@@ -93,7 +93,7 @@ def test_demo(tmp_path, monkeypatch):
     """`make demo` runs the recipe of digits, then photos with the labels that stay."""
     (tmp_path / "digits.yaml").write_text(RECIPE)
     (tmp_path / "photos.yaml").write_text(PHOTOS)
-    monkeypatch.setattr("multiguard.run.recipe_file._FOLDER", tmp_path)
+    monkeypatch.setattr("multiguard.run.recipe._FOLDER", tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "src").symlink_to(REPOSITORY / "src")
     said = [command(*line.split()[1:]) for line in DEMO]

@@ -123,13 +123,11 @@ def made(tmp_path_factory):
         (["attack", "one", "--out", "v"], "v holds votes"),
         # pages
         (["report", "gone"], "gone holds no certificates; give a run folder or a certificates folder"),
-        (["report", "one", "--beside", "x="], "expected a folder, or NAME=FOLDER"),
         (["report", "one", "--baseline", "one"], "baseline is about a comparison"),
         (["report", "one", "one"], "two runs are named one"),
         (["report", "=one", "two"], "expected a folder, or NAME=FOLDER"),
         (["report", "one", "two", "--method", "jia"], "one has no certificates by jia"),
         (["report", "one", "two", "--radius", "x"], "--radius is 'x'; expected a number of 0 or more"),
-        (["report", "one", "two", "--beside", "three=two"], "beside adds runs to the page of one run"),
         # predictions
         (["predict", ""], "a name is empty; name an image or a folder"),
         (["predict", "gone.png", *PREDICT[2:]], "gone.png: could not be predicted: no such image"),

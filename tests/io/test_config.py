@@ -13,7 +13,7 @@ from multiguard.evaluate import CertifyConfig, SweepConfig
 from multiguard.io.config import Config, Count, Positive, described, described_as, field_types, from_tree, to_tree
 from multiguard.models.config import ModelConfig
 from multiguard.report.config import ReportConfig
-from multiguard.serve.limits import ServeConfig
+from multiguard.serve.config import ServeConfig
 from multiguard.smooth.config import PredictConfig, VoteConfig
 from multiguard.train.config import TrainConfig
 from multiguard.verify.config import VerifyConfig

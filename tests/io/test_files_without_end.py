@@ -14,7 +14,7 @@ from multiguard.evaluate import read_attacks, read_certificates, read_tuned
 from multiguard.io.config import from_tree, to_tree
 from multiguard.io.files import mentions, read_regular
 from multiguard.run.arms import read_record
-from multiguard.run.recipe_file import read_recipe
+from multiguard.run.recipe import read_recipe
 from multiguard.votes import read_votes
 from multiguard.votes.folder import check_votes_folder
 

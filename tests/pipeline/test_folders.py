@@ -57,6 +57,7 @@ def commands(inputs, monkeypatch):
 
     def two_files(kind):
         def write(made, folder, **_):
+            folder.mkdir()
             for name in ("one", "two"):
                 write_atomically(folder / f"{name}.{kind}", lambda file: file.write(repr(made).encode()))
 

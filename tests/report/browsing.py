@@ -2,13 +2,27 @@
 
 import math
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pytest
 
 from multiguard.io.rounding import radius_text
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 COLUMNS = ("recall", "precision", "f1")
+
+
+def launched(*arguments: str) -> Iterator:
+    """A browser, for as long as the tests of a room run: its event loop would be in the way of other tests."""
+    if BROWSER is None:
+        pytest.skip("no chromium, chromium-browser or google-chrome is installed")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser test")
+    with playwright.sync_playwright() as started:
+        found = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", *arguments])
+        yield found
+        found.close()
 
 
 @dataclass

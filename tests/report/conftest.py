@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.report.browsing import BROWSER, Opened, open_page, reset
+from tests.report.browsing import Opened, launched, open_page, reset
 from tests.report.studies import (
     HOSTILE_IDS,
     HOSTILE_LABELS,
@@ -68,29 +68,20 @@ def pages(study, hostile_study, threshold, unlabelled, hostile_unlabelled, tmp_p
     return {name: folder / f"{name}.html" for name in studies}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator:
-    if BROWSER is None:
-        pytest.skip("no chromium, chromium-browser or google-chrome is installed")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser test")
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield found
-        found.close()
+    yield from launched()
 
 
-@pytest.fixture(scope="module")
-def contexts(browser) -> Iterator[dict]:
-    """The open pages of a module by path."""
-    pages: dict = {}
-    yield pages
-    for visited in pages.values():
-        visited.page.context.close()
+@pytest.fixture(scope="package")
+def contexts() -> dict[Path, Opened]:
+    """The open pages by path."""
+    return {}
 
 
 @pytest.fixture
 def opened(browser, contexts) -> Callable[..., Opened]:
-    """A page as if it had just been opened; it is loaded once per module."""
+    """A page as if it had just been opened; it is loaded once."""
 
     def visit(path: Path, *, width: int = 1440, scheme: str = "light") -> Opened:
         size = {"width": width, "height": 900}

@@ -14,6 +14,7 @@ from multiguard.data import Sample
 from multiguard.errors import ImageFailure
 from multiguard.evaluate import CertifyConfig, Results, SweepConfig, certify_votes, read_certificates
 from multiguard.report import Study
+from multiguard.report.study import Family
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow
 from multiguard.votes.types import vote_dtype
 
@@ -114,28 +115,42 @@ def _votes(run: Provenance, scores: np.ndarray) -> DrawVotes:
 
 
 def full_study(folder: Path, **changes) -> Study:
-    """Every kind of family: four methods, four sweeps, another sigma, another training, and a run that is neither."""
+    """Every kind of family: four methods, four sweeps, another sigma and another training."""
     main = make_run(folder / "main", methods=("joint", "paper", "jia", "independent"), swept=True, **changes)
     beside = {
         "low noise": make_run(folder / "low", sigma=0.25, trained=0.25, **changes),
         "clean training": make_run(folder / "clean", trained=0.0, spread=1.0, **changes),
-        "more labels": make_run(folder / "more", config=CertifyConfig(k=8, k_prime=2), **changes),
     }
     return Study(main, beside, "A small study", ["multiguard vote", "multiguard certify"])
 
 
 def threshold_study(folder: Path, **changes) -> Study:
-    """The threshold rule with both methods and every sweep, compared with a run of the top-k rule."""
+    """The threshold rule with both methods and every sweep."""
     main = make_run(folder / "main", methods=("joint", "independent"), swept=True, **THRESHOLD, **changes)
-    return Study(main, {"ranked": make_run(folder / "top-k", **changes)}, "A study of sets", ["multiguard certify"])
+    return Study(main, title="A study of sets", commands=["multiguard certify"])
 
 
 def unlabelled_study(folder: Path, *, swept: bool = True, **changes) -> Study:
-    """Predicted labels of the threshold rule in an adaptive run, compared with the top-k rule: every kind at once."""
+    """Predicted labels of the threshold rule in an adaptive run."""
     kind = {**UNLABELLED, **ADAPTIVE, **changes}
     vary = UNLABELLED_SWEPT if swept else {}
     main = make_run(folder / "main", methods=("joint", "independent"), swept=vary, **THRESHOLD, **kind)
-    return Study(main, {"ranked": make_run(folder / "top-k", **kind)}, "A study without truth")
+    return Study(main, title="A study without truth")
+
+
+def by_key(study: Study) -> dict[str, Family]:
+    """The families of a study by what varies in them."""
+    return {family.key: family for family in study.families}
+
+
+def line_names(study: Study, key: str) -> list[str]:
+    """The names of the lines of a family."""
+    return [line.name for line in by_key(study)[key].lines]
+
+
+def figure_text(figure) -> str:
+    """All words of a figure outside its panels."""
+    return "\n".join(text.get_text() for text in figure.texts)
 
 
 def changed(run: Results, **columns) -> Results:

@@ -112,8 +112,8 @@ def test_comparison(runs, tmp_path):
     """Runs of one attacker are compared in its unit, and the records name it."""
     board = compare_runs(ReportConfig(), {"one": runs["patch"], "two": runs["patch"]})
     assert board.radius == (0.0, 2.0, 3.0)
-    write_comparison(board, tmp_path)
-    records = json.loads((tmp_path / "comparison.json").read_text())["records"]
+    write_comparison(board, tmp_path / "comparison.html")
+    records = list(board.records())
     assert {(each["noise"], each["attacker"]) for each in records} == {("band:2/12", "patch")}
     text = (tmp_path / "comparison.html").read_text()
     assert UNITS["patch"] in text

@@ -1,16 +1,20 @@
 """Runs are compared on the same images, and whatever sets them apart is said."""
 
 import csv
-import json
+from itertools import product
 
 import numpy as np
 import pytest
+from tests.report.browsing import settle, slide_to, table
+from tests.report.conftest import HOSTILE_NAMES
 from tests.report.studies import THRESHOLD, UNLABELLED, changed, make_run
 
 from multiguard.certify import certified_size
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, Results
+from multiguard.io.rounding import percent_value
 from multiguard.report import ReportConfig, compare_runs, write_comparison
+from multiguard.report.compare import difference_words
 
 RADII = (0.0, 0.25, 0.5)
 
@@ -135,12 +139,52 @@ def test_records(runs, tmp_path) -> None:
     """The CSV and the JSON file hold the same numbers, without loss; no name is a formula."""
     named = {"=before": runs["before"], "after": runs["after"]}
     board = compared(named, radii=RADII)
-    write_comparison(board, tmp_path)
+    write_comparison(board, tmp_path / "comparison.html")
     rows = list(csv.DictReader((tmp_path / "comparison.csv").open(encoding="utf-8", newline="")))
-    stored = json.loads((tmp_path / "comparison.json").read_text())
-    assert len(rows) == len(stored["records"]) == 2 * 2 * 3 * len(RADII)
+    assert len(rows) == 2 * 2 * 3 * len(RADII)
     assert {row["run"] for row in rows} == {"'=before", "after"}
-    for row, record in zip(rows, stored["records"], strict=True):
+    for row, record in zip(rows, board.records(), strict=True):
         assert float(row["certified"]) == record["certified"]
         assert row["difference"] == ("" if record["difference"] is None else repr(record["difference"]))
-    assert (stored["baseline"], stored["images"]) == ("=before", list(board.images))
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A comparison of runs with hostile names, and its page."""
+    home = tmp_path_factory.mktemp("hostile")
+    one = make_run(home / "one", methods=("joint", "paper"), **HOSTILE_NAMES)
+    other = make_run(home / "other", spread=4.0, **HOSTILE_NAMES)
+    board = compared({"<b>one</b>": one, "</script><script>alert(1)</script>": other}, radii=RADII)
+    return board, write_comparison(board, home / "comparison.html")[0]
+
+
+def test_page_numbers(hostile, opened) -> None:
+    """The page has the scores at the chosen radius, and the differences with their intervals."""
+    board, path = hostile
+    page, grid = opened(path).page, board.family.radius
+    for averaging, index in product(("pooled", "mean"), (0, 8, 20)):
+        page.locator(f"[name=averaging][value={averaging}]").check()
+        slide_to(page, index)
+        assert float(page.locator("#radius-shown").inner_text()) == grid[index]
+        shown = table(page, "scores")
+        assert list(shown) == [each.name for each in board.contenders]
+        for each in board.contenders:
+            for cell, measure in zip(shown[each.name], board.measures, strict=True):
+                value, *difference = cell.split("\n")
+                assert value == percent_value(float(measure.values(each.curves[averaging])[index]))
+                found = each.difference(measure, index) if averaging == "mean" else None
+                words = "{} ({} to {})".format(*difference_words(*found)).replace("-", "−") if found else ""
+                assert "".join(difference) == words
+
+
+def test_page_quiet(hostile, opened) -> None:
+    """Nothing is fetched, nothing fails, no name is taken for markup, and a phone never scrolls the page sideways."""
+    visited = opened(hostile[1])
+    page = visited.page
+    page.locator("#scores .plot .js-line").first.wait_for(state="attached")
+    page.locator("#table").scroll_into_view_if_needed()
+    settle(page)
+    assert [url for url in visited.requests if url != hostile[1].as_uri() and not url.startswith("data:")] == []
+    assert visited.errors == []
+    assert page.locator("script").count() == 3
+    assert opened(hostile[1], width=390).page.evaluate("document.documentElement.scrollWidth") <= 390

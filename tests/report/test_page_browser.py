@@ -1,17 +1,16 @@
 """The page in a real browser: it shows the numbers of the curves and fetches nothing."""
 
+import base64
+import io
 import re
-from decimal import Decimal
 from itertools import product
 from pathlib import Path
 
-import matplotlib.path
 import numpy as np
 import pytest
+from PIL import Image
 from tests.report.browsing import (
     COLUMNS,
-    assert_all_fits,
-    assert_quiet,
     cards,
     drawn_lines,
     headline,
@@ -22,12 +21,12 @@ from tests.report.browsing import (
     slide_to,
     table,
 )
-from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, make_run
 
 from multiguard.certify import certified_size
 from multiguard.evaluate import set_scores
 from multiguard.io.rounding import percent_value
-from multiguard.report import Study, write_page
+from multiguard.report import Study
+from multiguard.report.words import closing_sentence
 
 
 @pytest.fixture
@@ -74,71 +73,6 @@ def test_staircase(study: Study, path: Path, opened, averaging: str) -> None:
             )
             assert np.all(shown <= 100 * getattr(proved, chart["score"]) + 0.02 * up)
             assert np.ptp(shown) > 10 * up
-
-
-def test_staircase_of_bands(tmp_path: Path, opened) -> None:
-    """A band has the steps of its curve: between two radii it is the one at the larger."""
-    banded = Study(make_run(tmp_path, bands=0.9))
-    write_page(banded, tmp_path / "report.html")
-    page = opened(tmp_path / "report.html").page
-    plot = page.locator("#methods [data-chart=precision] .plot")
-    plot.locator(".js-fill").first.wait_for(state="attached")
-    x, y, shape = plot.evaluate("({ _fullData: [band] }) => [band.x, band.y, band.line.shape]")
-    curve = banded.main_curve("joint", "mean")
-    grid, outline = curve.scores.radius, matplotlib.path.Path(np.column_stack([x, y]))
-    low, high = (100 * end for end in curve.bands.precision)
-    steps = np.flatnonzero(high[1:] > low[1:] + 1) + 1
-    assert (shape, len(steps) > 0) == ("linear", True)
-    for i in steps:
-        ends = (low[i] - 0.5, low[i] + 0.5, high[i] - 0.5, high[i] + 0.5)
-        inside = [outline.contains_point((grid[i - 1 : i + 1].mean(), y)) for y in ends]
-        assert inside == [False, True, True, False]
-
-
-ODD_STEP = 0.0471234567890127
-
-
-@pytest.fixture(scope="module")
-def odd_path(tmp_path_factory) -> Path:
-    """A page whose radii have all the digits of a float, of images of one size."""
-    folder = tmp_path_factory.mktemp("odd")
-    study = Study(make_run(folder, step=ODD_STEP))
-    write_page(study, folder / "report.html", images=NoiseImages(study.main.certificates.ids, side=40))
-    return folder / "report.html"
-
-
-def test_exact_radii(odd_path: Path, opened) -> None:
-    """Radii are shown with all their digits."""
-    page = opened(odd_path).page
-    for index in (1, 7, 20):
-        slide_to(page, index)
-        radius = Decimal(repr(ODD_STEP)) * index
-        assert page.locator("#radius-shown").inner_text() == repr(float(radius))
-        assert set(page.locator("[data-radius]").all_text_contents()) == {repr(float(radius))}
-
-
-def test_hovered_radius(odd_path: Path, opened) -> None:
-    """A hovered chart shows the radius with all its digits."""
-    page = opened(odd_path).page
-    plot = page.locator("#methods .plot").first
-    plot.locator(".js-line").first.wait_for(state="attached")
-    plot.hover()
-    title = plot.locator(".hoverlayer .legendtitletext")
-    title.wait_for(state="attached")
-    grid = {repr(float(Decimal(repr(ODD_STEP)) * index)) for index in range(40)}
-    assert title.text_content().removeprefix("R = ") in grid
-
-
-def test_pixel_steps(odd_path: Path, opened) -> None:
-    """How far all colour values can move is rounded down."""
-    page, seen = opened(odd_path).page, set()
-    for index in (0, 1, 2, 3, 11, 23, 31):
-        slide_to(page, index)
-        shown = Decimal(page.locator("#size-words b").inner_text().removesuffix(" of 255"))
-        exact = 255 * (Decimal(repr(ODD_STEP)) * index) / Decimal(3 * 40 * 40).sqrt()
-        assert shown <= exact < shown * Decimal("1.1") or shown == exact == 0
-        seen.add(shown)
-    assert len(seen) == 7
 
 
 def test_arrow_keys(study: Study, path: Path, opened) -> None:
@@ -261,7 +195,7 @@ def test_tabs(study: Study, path: Path, opened) -> None:
             expected = [percent_value(float(getattr(curve.scores, column)[index])) for column in COLUMNS]
             assert table(page, "sweeps")[f"k = {curve.config.rule.k}"] == expected
     assert "not covered" in page.locator("#sweeps .note").inner_text()
-    assert page.locator("#runs [role=tab]").all_inner_texts() == ["Noise", "Training noise", "Other runs"]
+    assert page.locator("#runs [role=tab]").all_inner_texts() == ["Noise", "Training noise"]
     low = study.beside["low noise"].certificates
     true = [len(labels) for labels in low.labels]
     sizes = [int(certified_size(radii, 0.5)) for radii in low.radii["joint"]]
@@ -287,49 +221,6 @@ def test_radius_line(path: Path, opened) -> None:
         )
         assert len(distances) == 9
         assert max(distances) < 1.5
-
-
-@pytest.mark.parametrize(
-    ("name", "scheme"), [("labelled", "dark"), ("hostile", "light"), ("threshold", "dark"), ("unlabelled", "light")]
-)
-def test_quiet(pages: dict[str, Path], name: str, scheme: str, opened) -> None:
-    """On no kind of page is anything fetched and does anything fail, and a phone never scrolls it sideways."""
-    assert_quiet(opened(pages[name], scheme=scheme), pages[name])
-    assert_all_fits(opened(pages[name], width=390).page, 390)
-
-
-def test_hostile_names(hostile_study: Study, pages: dict[str, Path], opened) -> None:
-    """Hostile names stay text."""
-    page = opened(pages["hostile"]).page
-    page.locator("#show-all").click()
-    assert set(HOSTILE_IDS) <= set(shown_ids(page))
-    headings = page.locator(".card h3").all_text_contents()
-    assert set(HOSTILE_IDS) <= set(headings)
-    bars = "\n".join(page.locator(".label-strips .name").all_text_contents())
-    present = {label for true in hostile_study.main.certificates.labels for label in true}
-    assert all(HOSTILE_LABELS[label] in bars for label in present)
-    assert page.locator("h1").inner_text() == hostile_study.title
-    assert page.title() == hostile_study.title
-    assert hostile_study.commands[0] in page.locator("#provenance pre").inner_text()
-    assert (
-        page.evaluate("document.querySelectorAll('main img:not(.card img), main b img, [onerror], [onload]').length")
-        == 0
-    )
-    assert page.locator("script").count() == 3
-
-
-def test_hovered_names(pages: dict[str, Path], opened) -> None:
-    """A hovered chart names its lines as they are."""
-    page = opened(pages["hostile"]).page
-    page.locator("#runs").scroll_into_view_if_needed()
-    plot = page.locator("#runs .plot").first
-    plot.locator(".js-line").first.wait_for(state="attached")
-    plot.hover()
-    plot.locator(".hoverlayer .legendtext").first.wait_for(state="attached")
-    shown = "\n".join(plot.locator(".hoverlayer .legendtext").all_text_contents())
-    assert all(
-        name in shown for name in ("σ = 0.25 (<b>again</b>)", "σ = 0.25 (<img src=x onerror=alert(7)>)", "σ = 0.5")
-    )
 
 
 def test_dark_scheme(path: Path, opened) -> None:
@@ -372,18 +263,6 @@ def test_printing(path: Path, opened) -> None:
     assert page.evaluate("getComputedStyle(document.body).color") == ink
 
 
-def test_window_width(path: Path, opened) -> None:
-    """Charts follow the width of the window."""
-    page = opened(path).page
-    page.set_viewport_size({"width": 700, "height": 900})
-    settle(page)
-    widths = page.locator(".chart, .chart .main-svg").evaluate_all(
-        "all => all.slice(0, 2).map((one) => one.clientWidth)"
-    )
-    page.set_viewport_size({"width": 1440, "height": 900})
-    assert widths[0] == widths[1] > 500
-
-
 def test_keyboard(path: Path, browser) -> None:
     """Every control can be reached from the keyboard."""
     page = open_page(browser.new_context(), path).page
@@ -395,3 +274,125 @@ def test_keyboard(path: Path, browser) -> None:
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.name || ''"))
     page.context.close()
     assert {"radius", "averaging", "method", "label-order", "image-order", "image-label", "image-text"} <= reached
+
+
+def hits(labels, returned, averaging: str, score: str) -> float:
+    """Precision, recall or F1 of what was returned, the slow way."""
+    kept = [i for i, own in enumerate(labels) if own or averaging == "pooled"]
+    found = np.array([len({*labels[i]} & {*returned[i]}) for i in kept], float)
+    true, given = np.array([len(labels[i]) for i in kept], float), np.full(len(kept), 5.0)  # k = 5
+    parts = {"recall": (found, true), "precision": (found, given), "f1": (2 * found, true + given)}[score]
+    if averaging == "pooled":
+        return parts[0].sum() / parts[1].sum()
+    return float(np.mean(parts[0] / parts[1]))
+
+
+def test_price(study: Study, path: Path, opened) -> None:
+    """The base classifier without noise and the smoothed one without attack stand beside what is certified."""
+    page, proved = opened(path).page, study.main.certificates
+    slide_to(page, 6)
+    for averaging in ("pooled", "mean"):
+        page.locator(f"[name=averaging][value={averaging}]").check()
+        rows = page.locator("#price tbody tr").evaluate_all(
+            "all => all.map((row) => [...row.querySelectorAll('td > span:last-child')].map((cell) => cell.textContent))"
+        )
+        for row, returned in zip(rows, (proved.bare, proved.predicted), strict=False):
+            expected = [100 * hits(proved.labels, returned, averaging, score) for score in COLUMNS]
+            assert [float(text) for text in row] == pytest.approx(expected, abs=0.1001)
+        scores = study.main_curve("joint", averaging).scores
+        assert rows[2] == [percent_value(float(getattr(scores, score)[6])) for score in COLUMNS]
+        assert len({tuple(row) for row in rows}) == 3
+
+
+def test_closing_sentence(study: Study, path: Path, opened) -> None:
+    """The page ends in counts, which follow radius and method and are never rounded."""
+    page, proved = opened(path).page, study.main.certificates
+    page.locator("#method").select_option("paper")
+    total = sum(map(len, proved.labels))
+    for index in (0, 5, 12):
+        slide_to(page, index)
+        radius = float(study.grid[index])
+        stay = sum(int(certified_size(radii, radius)) for radii in proved.radii["paper"])
+        words = (
+            f"At R = {page.locator('#radius-shown').inner_text()} (l2-norm) at least {stay} of the {total} true labels"
+        )
+        assert page.locator(".closing").inner_text().startswith(words)
+    assert closing_sentence(study.main).endswith("true labels of 9 images provably stay.")
+
+
+def test_strips(study: Study, path: Path, opened) -> None:
+    """No point of a label's chart is above what is certified at its radius."""
+    page = opened(path).page
+    strips = page.locator(".label-strips li").evaluate_all(
+        """rows => rows.map((row) => {
+            const path = row.querySelector("path"), points = [];
+            for (let at = 0; at < path.getTotalLength(); at += 0.25) {
+                const { x, y } = path.getPointAtLength(at);
+                points.push([x / 200, 1 - y / 30]);
+            }
+            return [row.querySelector(".name").firstChild.textContent, points];
+        })"""
+    )
+    proved, end = study.main.certificates, float(study.grid[-1])
+    assert len(strips) == len(study.main.labels)
+    for name, points in strips:
+        label = proved.label_names.index(name)
+        pairs = zip(proved.labels, proved.label_radii, strict=True)
+        own = np.array([radii[labels.index(label)] for labels, radii in pairs if label in labels])
+        for across, up in points:
+            assert up <= np.mean(own >= end * across - 0.005) + 0.01
+        assert max(up for _, up in points) == pytest.approx(np.mean(own >= 0), abs=0.02)
+
+
+def pixels(uri: str) -> np.ndarray:
+    content = base64.b64decode(uri.partition(",")[2])
+    return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"), dtype=float) / 255
+
+
+def test_looks(study: Study, path: Path, opened) -> None:
+    """The gallery shows each image as it is, with a small perturbation, or with the noise."""
+    page = opened(path).page
+    sources = {}
+    for look in ("", "perturbed", "noisy"):
+        page.locator("#image-look").select_option(look)
+        settle(page)
+        sources[look] = page.locator(".card img").first.get_attribute("src")
+        visible = page.locator(".note.look:visible").evaluate_all("all => all.map((one) => one.dataset.look)")
+        assert visible == ([look] if look else [])
+    plain, perturbed, noisy = (pixels(sources[look]) for look in ("", "perturbed", "noisy"))
+    assert 0 < np.abs(perturbed - plain).mean() < 0.1 < np.abs(noisy - plain).mean()
+
+
+def test_address(study: Study, path: Path, opened) -> None:
+    """What is chosen is in the address, and a page opened with that address shows it."""
+    visited = opened(path)
+    page, label = visited.page, study.main.certificates.labels[1][0]
+    slide_to(page, 7)
+    page.locator("#method").select_option("paper")
+    page.locator("[name=averaging][value=pooled]").check()
+    page.locator("#image-label").select_option(str(label))
+    page.locator("#image-text").fill("é-1")
+    page.wait_for_url(lambda url: "find=" in url)
+    ids = page.locator(".card").evaluate_all("cards => cards.map((card) => card.dataset.id)")
+    headline = page.locator(".headline .statement").inner_text()
+    other = open_page(page.context, path, page.url.removeprefix(path.as_uri()))
+    settle(other.page)
+    assert other.page.locator("#radius").input_value() == "7"
+    assert other.page.locator("#method").input_value() == "paper"
+    assert other.page.locator(".headline .statement").inner_text() == headline
+    assert other.page.locator(".card").evaluate_all("cards => cards.map((card) => card.dataset.id)") == ids != []
+    other.page.evaluate("location.hash = '#R=0.5'")
+    other.page.locator("#radius-shown", has_text="0.5").wait_for()
+    assert other.errors == []
+    other.page.close()
+
+
+@pytest.mark.parametrize("hash_", ["#R=7&method=nobody&label=99&sort=x&average=y&=&%", "#images"])
+def test_foreign_address(path: Path, opened, hash_: str) -> None:
+    """Unknown values in the address are ignored; the name of a section stays a link to it."""
+    visited = open_page(opened(path).page.context, path, hash_)
+    settle(visited.page)
+    assert visited.page.locator("#radius-shown").inner_text() == "0.5"
+    assert visited.page.locator("#method").input_value() == "joint"
+    assert visited.errors == []
+    visited.page.close()

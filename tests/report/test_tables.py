@@ -37,7 +37,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 def test_formats(folder: Path) -> None:
     """Every table comes in three formats."""
-    names = ["alpha", "k", "k_prime", "labels", "methods", "n", "noise", "runs", "training"]
+    names = ["alpha", "k", "k_prime", "labels", "methods", "n", "noise", "training"]
     assert sorted(path.name for path in folder.iterdir()) == sorted(
         f"{n}.{kind}" for n in names for kind in ("csv", "md", "tex")
     )
@@ -149,13 +149,11 @@ def test_ceilings(threshold: Study, tmp_path: Path) -> None:
     assert "t = 0.3, n = 100" in text
 
 
-def test_predicted_labels_and_draws(unlabelled: Study, tmp_path: Path) -> None:
-    """Tables of predicted labels have neither precision nor recall; adaptive draws have a table of their own."""
+def test_predicted_labels(unlabelled: Study, tmp_path: Path) -> None:
+    """Tables of predicted labels have neither precision nor recall, and say how many draws there were."""
     write_tables(unlabelled, tmp_path)
     text = "\n".join(path.read_text(encoding="utf-8") for path in tmp_path.glob("*.md"))
     assert not re.search(r"precision|recall|F1|wrong", text)
-    counts = [(row["draws"], row["images"]) for row in rows(tmp_path / "draws.csv")]
-    assert counts == [("40", "4"), ("70", "4"), ("100", "4")]
     mean = unlabelled.main_curve("betting", "mean").mean_draws
     assert f"n up to 100 ({round(mean, 1):g} on average)" in text
 

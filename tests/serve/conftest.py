@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.report.browsing import BROWSER
+from tests.report.browsing import launched
 from tests.serve.colours import SIZE, Running, encode, make_predictor, serve
 
 
@@ -20,14 +20,7 @@ def threshold() -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator:
-    if BROWSER is None:
-        pytest.skip("no chromium, chromium-browser or google-chrome is installed")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser test")
-    camera = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", *camera])
-        yield found
-        found.close()
+    yield from launched("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
 
 
 @pytest.fixture

@@ -202,6 +202,7 @@ def test_no_files(running, orange):
         ("GET", "/api/predict", 405, "Not Allowed"),
         ("GET", "/nothing", 404, "Not Found"),
         ("GET", "/examples/1", 404, "no such example"),
+        ("GET", f"/examples/{'9' * 5000}", 404, "no such example"),
     ],
 )
 def test_refusals(running, orange, method, path, status, words):

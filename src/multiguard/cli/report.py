@@ -16,16 +16,11 @@ from multiguard.report.config import ReportConfig
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from multiguard.evaluate import Results
     from multiguard.report import Leaderboard
 
 _Runs = Annotated[list[str], Argument(help="Run folders or certificates folders, or NAME=FOLDER.", metavar="RUN...")]
 _Part = Annotated[
     dict[str, Any], Fields(("title", "gallery", "images", "methods", "baseline", "radii"), ReportConfig, others=())
-]
-_Beside = Annotated[
-    list[str] | None,
-    Option(help="Another run of the same images, for further figures on the page of one.", metavar="NAME=FOLDER"),
 ]
 _Out = Annotated[
     Path | None,
@@ -38,7 +33,6 @@ _Root = Annotated[Path | None, Option(help="Where the images are [where they wer
 def report_command(
     runs: _Runs,
     part: _Part,
-    beside: _Beside = None,
     out: _Out = None,
     root: _Root = None,
     force: Force = False,
@@ -50,15 +44,13 @@ def report_command(
     Example: multiguard report runs/certificates --out runs/report.html
     """
     if len(runs) > 1 or "methods" in part:
-        _compare(ReportConfig(**part), runs, beside, out, force)
+        _compare(ReportConfig(**part), runs, out, force)
     else:
         ((_, folder),) = _folders(runs).items()
-        _make_page(folder, part, beside, out, root, force)
+        _make_page(folder, part, out, root, force)
 
 
-def _make_page(
-    folder: Path, part: dict[str, Any], beside: Sequence[str] | None, out: Path | None, root: Path | None, force: bool
-) -> None:
+def _make_page(folder: Path, part: dict[str, Any], out: Path | None, root: Path | None, force: bool) -> None:
     from multiguard.report import commands_of, report, report_files
     from multiguard.report.words import closing_sentence
     from multiguard.run.arms import beside_certificates, find_certificates, read_arms, run_report
@@ -66,8 +58,7 @@ def _make_page(
     config, commands = run_report(folder)
     others = read_arms(folder)
     main = others.pop("")
-    others |= _read(beside or ())
-    if part or not commands or any(option is not None for option in (beside, out, root)):
+    if part or not commands or any(option is not None for option in (out, root)):
         commands = [*(commands or commands_of([main, *others.values()])), typed_command()]
     page = beside_certificates(find_certificates(folder)[""], "report.html") if out is None else report_files(out)[0]
     with progress_bar("images") as progress:
@@ -87,22 +78,17 @@ def _make_page(
     echo(f"report: {page}")
 
 
-def _compare(
-    config: ReportConfig, runs: Sequence[str], beside: Sequence[str] | None, out: Path | None, force: bool
-) -> None:
+def _compare(config: ReportConfig, runs: Sequence[str], out: Path | None, force: bool) -> None:
     from multiguard.report import Leaderboard, report
+    from multiguard.run.arms import read_arms
 
-    board = report(config, _read(runs), beside=_read(beside or ()), out=out, force=force)
+    board = report(
+        config, {name: read_arms(folder)[""] for name, folder in _folders(runs).items()}, out=out, force=force
+    )
     assert isinstance(board, Leaderboard)
     _show(board)
     if out is not None:
         echo(f"\nreport: {out}")
-
-
-def _read(texts: Sequence[str]) -> "dict[str, Results]":
-    from multiguard.run.arms import read_arms
-
-    return {name: read_arms(folder)[""] for name, folder in _folders(texts).items()}
 
 
 def _folders(texts: Sequence[str]) -> dict[str, Path]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from multiguard.cli.console import echo
 from multiguard.cli.options import MODEL_HELP, Fields, with_options
 from multiguard.models.config import ModelConfig
-from multiguard.serve.limits import ServeConfig
+from multiguard.serve.config import ServeConfig
 from multiguard.smooth.config import PredictConfig
 
 _Model = Annotated[dict[str, Any], Fields(("spec", "labels", "output"), ModelConfig, MODEL_HELP)]

@@ -8,10 +8,11 @@ if TYPE_CHECKING:
     from multiguard.report.compare import Leaderboard, compare_runs, write_comparison
     from multiguard.report.config import ReportConfig
     from multiguard.report.figures import draw_attack, draw_figures
-    from multiguard.report.outputs import commands_of, report, report_files
+    from multiguard.report.outputs import report, report_files
     from multiguard.report.page import write_page
     from multiguard.report.study import Study
     from multiguard.report.tables import write_attack_table, write_tables
+    from multiguard.report.words import commands_of
 
 __all__ = [
     "Leaderboard",
@@ -35,9 +36,10 @@ __getattr__ = lazy_names(
         "compare": ["Leaderboard", "compare_runs", "write_comparison"],
         "config": ["ReportConfig"],
         "figures": ["draw_attack", "draw_figures"],
-        "outputs": ["commands_of", "report", "report_files"],
+        "outputs": ["report", "report_files"],
         "page": ["write_page"],
         "study": ["Study"],
         "tables": ["write_attack_table", "write_tables"],
+        "words": ["commands_of"],
     },
 )

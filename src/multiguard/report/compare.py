@@ -2,11 +2,9 @@
 
 import csv
 import io
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
-from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +24,20 @@ from multiguard.evaluate import (
 )
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.evaluate.scores import check_radius
-from multiguard.io.files import require_folder, write_atomically
 from multiguard.io.names import as_cell, unknown_name
-from multiguard.io.records import encode_json
 from multiguard.io.rounding import plain
 from multiguard.io.short_repr import short_repr
 from multiguard.report.config import ReportConfig
-from multiguard.report.families import METHOD_NAMES, Family, Line, Measure, rule_measures
 from multiguard.report.page import family_data, render_page, write_text
-from multiguard.report.study import check_alike, true_labels
-from multiguard.report.words import config_words, dataset_title
+from multiguard.report.study import Family, Line, Measure, Runs, check_alike, half_radii, rule_measures, true_labels
+from multiguard.report.words import METHOD_NAMES, config_words, dataset_title, model_name
 
-PAGE_NAME, CSV_NAME, JSON_NAME = "comparison.html", "comparison.csv", "comparison.json"
 _SCRIPTS = ("elements.js", "charts.js", "families.js", "address.js", "comparison.js")
-_HALVES = range(3)
 _BEST = "The best of several runs, picked after looking, is not covered by the probability 1 − α of a certificate."
 _OTHER_PIXELS = "The runs saw the images at other sizes or with other pixels, so the same R is not the same attack."
 _PAIRED = "Intervals are about mean differences on images like these, of which these are a random sample."
 _NOT_DRAWS = "They do not reflect the noise draws."
-Runs = Mapping[str, Results]
+Interval = tuple[Floats, Floats, Floats]  # values and their low and high ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,23 +49,30 @@ class Contender:
     method: Method
     certificates: Certificates  # of the common images
     curves: Mapping[Averaging, Curve]  # with bands
-    differences: (
-        Mapping[str, tuple[Floats, Floats, Floats]] | None
-    )  # of the means to the baseline; None for the baseline itself
+    differences: Mapping[str, Interval] | None  # of the means to the baseline; None for the baseline itself
 
     __repr__ = short_repr
 
     @property
     def words(self) -> dict[str, str]:
         """What it is, for the columns of a table."""
-        words, model = config_words(self.run), str(self.run.provenance.get("model", ""))
-        rule = ", ".join(words[name] for name in self.certificates.config.rule.options)
-        draws = plain(round(self.curves["mean"].mean_draws, 1))
-        method = METHOD_NAMES.get(self.method, self.method)
-        exact = self.certificates.noise.enumerated
-        alpha = "none" if exact else plain(self.certificates.config.alpha)
-        more = {"rule": rule, "method": method, "draws": draws, "alpha": alpha}
-        return {"run": self.name, "model": model, "noise": self.certificates.noise.words, **more}
+        words, config, noise = config_words(self.run), self.certificates.config, self.certificates.noise
+        return {
+            "run": self.name,
+            "model": model_name(self.run),
+            "noise": noise.words,
+            "rule": ", ".join(words[name] for name in config.rule.options),
+            "method": METHOD_NAMES.get(self.method, self.method),
+            "draws": plain(round(self.curves["mean"].mean_draws, 1)),
+            "alpha": "none" if noise.enumerated else plain(config.alpha),
+        }
+
+    def difference(self, measure: Measure, index: int) -> tuple[float, float, float] | None:
+        """The mean difference to the baseline at a radius of the curves, with its low and high end; None for itself."""
+        if self.differences is None:
+            return None
+        value, low, high = self.differences[measure.key]
+        return float(value[index]), float(low[index]), float(high[index])
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ class Leaderboard:
         >>> board = compare_runs(ReportConfig(radii=(0.0, 0.5)), {"before": run, "after": run})
         >>> board.baseline.name, len(board.images)
         ('before', 4)
-        >>> board.difference(board.contenders[1], board.measures[0], 0)[0]  # the interval follows
+        >>> board.contenders[1].difference(board.measures[0], 0)[0]  # the interval follows
         0.0
     """
 
@@ -114,26 +114,20 @@ class Leaderboard:
         measures = rule_measures("top-k", labelled=self.baseline.certificates.labelled)
         return Family("runs", "run", "", "\n".join(self.notes), measures, tuple(lines))
 
-    def difference(self, each: Contender, measure: Measure, index: int) -> tuple[float, float, float] | None:
-        """The mean difference to the baseline at a radius of the curves, with its low and high end; None for itself."""
-        if each.differences is None:
-            return None
-        value, low, high = each.differences[measure.key]
-        return float(value[index]), float(low[index]), float(high[index])
-
     def rows(self) -> Iterator[tuple[str, Measure, list[tuple[str, tuple[str, str, str] | None]]]]:
         """For each contender and score its name, the score, and at each radius the value and the difference."""
         positions = np.searchsorted(self.family.radius, self.radius).tolist()
         for each in self.contenders:
             for measure in self.measures:
                 values = measure.values(each.curves["mean"])
-                found = [self.difference(each, measure, i) for i in positions]
+                found = [each.difference(measure, i) for i in positions]
                 texts = [measure.text(float(values[i])) for i in positions]
                 words = [difference and difference_words(*difference) for difference in found]
                 yield each.name, measure, list(zip(texts, words, strict=True))
 
     def records(self) -> Iterator[dict[str, Any]]:
         """One record per contender, averaging, score and radius of the table, every number without loss."""
+        positions = np.searchsorted(self.family.radius, self.radius).tolist()
         for each in self.contenders:
             noise = each.certificates.noise
             names = {"noise": str(noise), "attacker": noise.attacker, "alpha": each.certificates.config.alpha}
@@ -141,9 +135,8 @@ class Leaderboard:
                 known = {**each.words, **names, "draws": curve.mean_draws, "averaging": averaging}
                 for measure in self.measures:
                     known |= {"score": measure.word, "images": curve.scores.images}
-                    for radius in self.radius:
-                        index = int(np.searchsorted(curve.scores.radius, radius))
-                        found = self.difference(each, measure, index) if averaging == "mean" else None
+                    for radius, index in zip(self.radius, positions, strict=True):
+                        found = each.difference(measure, index) if averaging == "mean" else None
                         difference = zip(("difference", "low", "high"), found or (None, None, None), strict=True)
                         value = float(measure.values(curve)[index])
                         yield {**known, "R": radius, "certified": value, **dict(difference)}
@@ -171,51 +164,41 @@ def compare_runs(config: ReportConfig, runs: Runs) -> Leaderboard:
     first = _baseline(chosen, config.baseline)
     check_alike(runs)
     images = _common_images(runs)
-    noises = [run.certificates.noise for run, _ in chosen.values()]
     noise = chosen[first][0].certificates.noise
-    halves = [half * noise.typical_radius / 2 for half in _HALVES]
-    default = [math.ceil(half) for half in halves] if noise.whole else halves
-    table = check_radius(config.radii or np.unique(default), noise)
-    widest = max((radius_grid(noise) for noise in noises), key=lambda each: float(each[-1]))
-    grid, level = np.unique([*widest, *table]), config.level
+    table = check_radius(config.radii or np.unique(half_radii(noise, range(3))), noise)
+    grids = [radius_grid(run.certificates.noise) for run, _ in chosen.values()]
+    grid, level = np.unique([*max(grids, key=lambda each: float(each[-1])), *table]), config.level
     proved = {name: run.certificates.only(images) for name, (run, _) in chosen.items()}
     contenders = []
     for name, (run, method) in chosen.items():
         made = {one.averaging: one for one in curves(proved[name], grid, bands=level) if one.method == method}
         both = method, chosen[first][1]
-        found = paired_differences(proved[name], proved[first], grid, methods=both, level=level)
+        found = None
+        if name != first:
+            found = paired_differences(proved[name], proved[first], grid, methods=both, level=level)
         own = {averaging: made[averaging] for averaging in AVERAGINGS}
-        contenders.append(Contender(name, run, method, proved[name], own, None if name == first else found))
-    heading = config.title or f"{len(contenders)} certificates on {dataset_title(next(iter(runs.values())).provenance)}"
-    return Leaderboard(heading, level, tuple(table.tolist()), images, tuple(contenders), tuple(_notes(runs, images)))
+        contenders.append(Contender(name, run, method, proved[name], own, found))
+    title = f"{len(contenders)} certificates on {dataset_title(next(iter(runs.values())).provenance)}"
+    notes = tuple(_notes(runs, images))
+    return Leaderboard(config.title or title, level, tuple(table.tolist()), images, tuple(contenders), notes)
 
 
-def write_comparison(board: Leaderboard, folder: Path, name: str = PAGE_NAME) -> list[Path]:
-    """Write a page that opens offline and shows no score above what was proved, and its records as CSV and JSON.
-
-    Args:
-        board: What the page is about.
-        folder: Where to write; created if missing.
-        name: The name of the page; the records have the same one with their own suffixes.
+def write_comparison(board: Leaderboard, page: Path) -> list[Path]:
+    """Write a page that opens offline and shows no score above what was proved, and its records as CSV beside it.
 
     Example:
         >>> run = read_certificates(certificates)  # a folder written by `multiguard certify`
         >>> board = compare_runs(ReportConfig(), {"one": run, "other": run})
-        >>> [path.name for path in write_comparison(board, out)]
-        ['comparison.html', 'comparison.csv', 'comparison.json']
+        >>> [path.name for path in write_comparison(board, out / "comparison.html")]
+        ['comparison.html', 'comparison.csv']
     """
-    require_folder(folder)
-    page = folder / name
     records, text = list(board.records()), io.StringIO(newline="")
     writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows({key: as_cell(v) if isinstance(v, str) else v for key, v in each.items()} for each in records)
-    whole = {"title": board.title, "baseline": board.baseline.name, "images": board.images, "notes": board.notes}
     write_text(page, _render(board))
-    contents = {".csv": text.getvalue().encode(), ".json": encode_json({**whole, "records": records}) + b"\n"}
-    for suffix, content in contents.items():
-        write_atomically(page.with_suffix(suffix), methodcaller("write", content))
-    return [page, *map(page.with_suffix, contents)]
+    write_text(page.with_suffix(".csv"), text.getvalue())
+    return [page, page.with_suffix(".csv")]
 
 
 def _render(board: Leaderboard) -> str:
@@ -279,12 +262,10 @@ def _chosen(runs: Runs, methods: Sequence[Method]) -> dict[str, tuple[Results, M
     return chosen
 
 
-def _baseline(chosen: Mapping[str, tuple[Results, Method]], wanted: str | None) -> str:
-    if wanted is None:
-        return next(iter(chosen))
-    found = next((name for name in chosen if name == wanted or name.startswith(f"{wanted}, ")), None)
+def _baseline(chosen: Mapping[str, object], wanted: str | None) -> str:
+    found = next((name for name in chosen if wanted is None or name == wanted or name.startswith(f"{wanted}, ")), None)
     if found is None:
-        raise InvalidInputError(unknown_name("baseline", wanted, chosen))
+        raise InvalidInputError(unknown_name("baseline", str(wanted), chosen))
     return found
 
 

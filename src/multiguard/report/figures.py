@@ -1,4 +1,4 @@
-"""The figures: certified scores against the radius, how often labels are certified, adaptive draws, and attacks."""
+"""The figures: certified scores against the radius, how often labels are certified, and attacks."""
 
 import math
 import textwrap
@@ -16,15 +16,14 @@ from multiguard.io.files import require_folder
 from multiguard.io.rounding import plain, plain_percent
 from multiguard.report import canvas
 from multiguard.report.canvas import FORMATS, Format, Stroke, distinct_strokes, drawable
-from multiguard.report.families import Family, Line, Measure
-from multiguard.report.study import Study, round_radii
+from multiguard.report.study import Family, Line, Measure, Study, round_radii
 from multiguard.report.words import (
     ATTACK_NAMES,
     attack_words,
     config_words,
     curve_left_out,
     failure_words,
-    mean_draws,
+    label_images,
     sentence,
     verdict,
 )
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_CURVES_HEIGHT, _DRAWS_HEIGHT, _ATTACK_HEIGHT = 2.75, 2.6, 3.1
+_CURVES_HEIGHT, _ATTACK_HEIGHT = 2.75, 3.1
 _MOST_LABELS = 40
 _LABEL_HALVES = (0, 1, 2, 4)
 # One bar inside the other: the largest radius is the thinnest and darkest, so that a grey print tells them apart.
@@ -46,18 +45,9 @@ _MARGIN, _POINTS, _CHARACTERS_PER_LINE = 1.07, 400, 180  # of the figure of an a
 
 
 def draw_figures(study: Study, folder: Path, *, formats: Sequence[Format] = FORMATS) -> list[Path]:
-    """Every figure that has data, in each format; the same study gives the same bytes.
+    """A figure for each family of curves, and `labels`, in each format; the same study gives the same bytes.
 
-    Scores are means over images; what a figure leaves out is in its subtitle. There is one figure per family of
-    curves, `labels`, and for an adaptive run `draws`.
-
-    Args:
-        study: What to draw.
-        folder: Where to write; created if missing.
-        formats: The formats to write.
-
-    Returns:
-        The files, figure by figure.
+    Scores are means over images; what a figure leaves out is in its subtitle. Returns the files, figure by figure.
 
     Example:
         >>> study = Study(read_certificates(certificates))  # a folder written by `multiguard certify`
@@ -65,14 +55,10 @@ def draw_figures(study: Study, folder: Path, *, formats: Sequence[Format] = FORM
         ['methods.svg', 'k.svg', 'labels.svg']
     """
     require_folder(folder)
-    paths: list[Path] = []
     with canvas.fixed_style():
-        for family in study.families:
-            paths += canvas.save(family_figure(study, family), folder, family.key, formats)
-        paths += canvas.save(label_figure(study), folder, "labels", formats)
-        if study.stops:
-            paths += canvas.save(draws_figure(study), folder, "draws", formats)
-    return paths
+        figures: dict[str, Figure] = {family.key: family_figure(study, family) for family in study.families}
+        figures["labels"] = label_figure(study)
+        return [path for name, figure in figures.items() for path in canvas.save(figure, folder, name, formats)]
 
 
 def draw_attack(attacks: Attacks, folder: Path, *, formats: Sequence[Format] = FORMATS) -> list[Path]:
@@ -81,11 +67,6 @@ def draw_attack(attacks: Attacks, folder: Path, *, formats: Sequence[Format] = F
     Averages over images first: what is certified, what each attack reached, and shaded between the certificate and
     the best attack what is unknown. Then every certified radius against the smallest radius at which an attack
     succeeded against it: a sound certificate has no point below the diagonal.
-
-    Args:
-        attacks: What attacks reached.
-        folder: Where to write; created if missing.
-        formats: The formats to write.
 
     Example:
         >>> attacks = read_attacks(attack)  # a folder written by `multiguard attack`
@@ -145,7 +126,12 @@ def family_figure(study: Study, family: Family) -> "Figure":
         for line, stroke in zip(family.lines, family.strokes, strict=True):
             _draw_curve(axes, line, stroke, measure, clip=top is not None)
         title = f"({letter})  {measure.title}" if len(panels) > 1 else measure.title
-        canvas.style_axes(axes, title, x=study.main.certificates.noise.axis_label, y=measure.unit)
+        canvas.style_axes(
+            axes,
+            title,
+            x=study.main.certificates.noise.axis_label,
+            y="%" if measure.is_fraction else "labels per image",
+        )
         axes.set_xlim(0, float(family.radius[-1]) or 1.0)
         axes.set_ylim(top=top)
     canvas.add_legend(figure, panels[0], height=_CURVES_HEIGHT, ncols=columns)
@@ -156,7 +142,7 @@ def _draw_curve(axes: "Axes", line: Line, stroke: Stroke, measure: Measure, *, c
     curve = line.curves["mean"]
     radius, values = curve.scores.radius, measure.on_axis(measure.values(curve))
     canvas.draw_staircase(axes, radius, values, stroke, line.name, bold=line.is_base, clip_on=clip)
-    if (band := measure.band(curve)) is not None:
+    if (band := getattr(curve.bands, measure.key, None)) is not None:
         low, high = (measure.on_axis(end) for end in band)
         axes.fill_between(radius, low, high, color=stroke["light"], alpha=0.1, linewidth=0, zorder=1, step="pre")
 
@@ -164,10 +150,9 @@ def _draw_curve(axes: "Axes", line: Line, stroke: Stroke, measure: Measure, *, c
 def _subtitle(study: Study, family: Family) -> str:
     """The parameters that the lines share, the images, the bands and the cut of the axis; then the caveats."""
     curve = family.base.curves["mean"]
-    varied = {family.key} | ({"k_prime", "k", "threshold"} if family.key == "rules" else set())
-    words = [text for key, text in config_words(study.main).items() if key not in varied]
+    words = [text for key, text in config_words(study.main).items() if key != family.key]
     words += [] if family.key == "methods" else [f"method {study.method}"]
-    left_out = f"; {text} left out" if (text := curve_left_out(study, curve)) else ""
+    left_out = f"; {text} left out" if (text := curve_left_out(study.main, curve)) else ""
     sentences = [", ".join(words), f"Mean over {curve.scores.images} images{left_out}"]
     if curve.scores.without_labels and not all(measure.is_fraction for measure in family.measures):
         sentences.append(f"The mean of {family.measures[-1].word.partition(',')[0]} is over all images voted on")
@@ -199,35 +184,17 @@ def label_figure(study: Study) -> "Figure":
 
 
 def _label_subtitle(study: Study, shown: int) -> str:
-    images = "that have it" if study.labelled else "for which pilot draws chose it"
-    alpha, total = plain(study.config.alpha), len(study.main.certificates.label_names)
-    at = "" if study.exact else f" at α = {alpha}"
-    claim = (
-        "All claims hold at once: nothing is random" if study.exact else f"The claim about each label holds alone{at}"
-    )
+    images, total = label_images(study.labelled), len(study.main.certificates.label_names)
+    at = "" if study.exact else f" at α = {plain(study.config.alpha)}"
+    claim = f"The claim about each label holds alone{at}"
     if not study.labelled:
         claim = f"All claims about an image's labels hold at once{at}; whether a label is right is unknown"
+    elif study.exact:
+        claim = "All claims hold at once: nothing is random"
     return (
         f"How often a label alone is certified at R, among the images {images} ({shown} of {total} labels, those with "
         f"the most images).\n{claim}. The number of images is in parentheses.\n{failure_words(study.main)}"
     ).rstrip()
-
-
-def draws_figure(study: Study) -> "Figure":
-    """How many images of an adaptive run stopped after so many draws."""
-    subtitle = (
-        f"{mean_draws(study.main)} draws per image on average, at most {study.config.draws}. An image stops "
-        "once its claims are proved or more draws would hardly help.\n"
-        f"The guarantee of the method betting holds wherever an image stops.\n{failure_words(study.main)}"
-    ).rstrip()
-    figure, (axes,) = canvas.new_figure("Draws per image", subtitle, height=_DRAWS_HEIGHT)
-    places = range(len(study.stops))
-    bars = axes.bar(places, list(study.stops.values()), width=0.72, color=_BAR_GREYS[2])
-    axes.bar_label(bars, fontsize=8, padding=2, color=canvas.INK)
-    axes.set_xticks(places, [str(draws) for draws in study.stops])
-    canvas.style_axes(axes, "", x="draws after which an image stopped", y="images")
-    axes.margins(y=0.14)
-    return figure
 
 
 def attack_figure(attacks: Attacks) -> "Figure":

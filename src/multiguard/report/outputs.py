@@ -1,4 +1,4 @@
-"""One report: the page of a run with its figures and tables, or the page and the records of a comparison."""
+"""One report: the page of a run with its figures and tables, or the page and the table of a comparison."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,19 +8,18 @@ from multiguard.data.sample import Progress
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import Results
 from multiguard.io.config import from_tree, to_tree
-from multiguard.io.files import real_path
+from multiguard.io.files import check_inside
 from multiguard.io.writer import staged
-from multiguard.report.compare import PAGE_NAME as COMPARISON
 from multiguard.report.compare import Leaderboard, compare_runs, write_comparison
 from multiguard.report.config import ReportConfig
 from multiguard.report.figures import draw_figures
 from multiguard.report.page import write_page
 from multiguard.report.study import Study
 from multiguard.report.tables import write_tables
-from multiguard.report.words import failure_words, run_title
+from multiguard.report.words import commands_of, failure_words, run_title
 from multiguard.version import __version__
 
-PAGE = "report.html"
+PAGE, COMPARISON = "report.html", "comparison.html"
 Runs = Mapping[str, Results]
 
 
@@ -37,14 +36,14 @@ def report(
 ) -> Study | Leaderboard:
     """Report on one run, or compare several; no number is shown above what was proved.
 
-    The page of one run comes with figures and tables, a comparison with its records as CSV and JSON. All files are
-    replaced together, once nothing can be wrong. Another report is replaced only with `force`; the same one again finds
-    its work done, or completes it. Images that cannot be opened are left out of the page, and `notes` says so.
+    The page of one run comes with figures and tables, a comparison with its table as CSV. All files are replaced
+    together, once nothing can be wrong. Another report is replaced only with `force`; the same one again finds its work
+    done, or completes it. Images that cannot be opened are left out of the page, and `notes` says so.
 
     Args:
         config: What the page shows; with `methods`, the methods of one run are compared too.
         runs: The runs by name; of several, each is compared with the baseline on the images that all have.
-        beside: Others of the same images, for further figures on the page of one run.
+        beside: With one run, those of its recipe at other noise or with other training, for further figures.
         out: The page, if the name ends in .html, or the folder for it; nothing is written without.
         root: Where the images are, if not where they were voted on.
         commands: The commands that the page of a run shows; by default those that its certificates name.
@@ -62,8 +61,6 @@ def report(
     if not runs:
         raise InvalidInputError("runs is empty; a report needs at least one")
     if len(runs) > 1 or config.methods:
-        if beside:
-            raise InvalidInputError("beside adds runs to the page of one run; to compare several, name all of them")
         return _compare(config, runs, out, force)
     if config.baseline is not None or config.radii:
         name = "baseline" if config.baseline is not None else "radii"
@@ -91,12 +88,6 @@ def report_files(out: Path) -> tuple[Path, Path, Path]:
     return page, page.with_name(f"{prefix}figures"), page.with_name(f"{prefix}tables")
 
 
-def commands_of(runs: Sequence[Results]) -> list[str]:
-    """The commands that made these runs, as their certificates name them, each once and in order."""
-    stored = [command for run in runs for command in (run.source.get("command"), run.command)]
-    return list(dict.fromkeys(command for command in stored if command and isinstance(command, str)))
-
-
 def _write(
     study: Study,
     config: ReportConfig,
@@ -106,12 +97,7 @@ def _write(
     progress: Progress | None,
 ) -> None:
     page, *folders = files
-    for folder in folders:
-        if not real_path(folder).is_relative_to(real_path(page.parent)):
-            raise InvalidInputError(
-                f"{folder} is a link that leads out of {page.parent}, to {real_path(folder)}, and nothing is written "
-                "there; remove the link, or make the whole folder a link"
-            )
+    check_inside(page.parent, *folders)
     names = [folder.name for folder in folders]
     request = {
         "title": study.title,
@@ -125,7 +111,6 @@ def _write(
         if stage is None:
             return
         for name, make in zip(names, (draw_figures, write_tables), strict=True):
-            (stage / name).mkdir()
             make(study, stage / name)
         replaced = write_page(study, stage / page.name, images=images, gallery=config.gallery, progress=progress)
     if replaced:
@@ -138,10 +123,9 @@ def _compare(config: ReportConfig, runs: Runs, out: Path | None, force: bool) ->
     if out is not None:
         page = out if out.suffix == ".html" else out / COMPARISON
         request = {"report": to_tree(config), "certificates": _hashes(runs), "multiguard": __version__}
-        names = [page.with_suffix(suffix).name for suffix in (".csv", ".json")]
-        with staged(page, request, kind="a comparison", names=names, force=force) as stage:
+        with staged(page, request, kind="a comparison", names=[page.with_suffix(".csv").name], force=force) as stage:
             if stage is not None:
-                write_comparison(board, stage, page.name)
+                write_comparison(board, stage / page.name)
     return board
 
 

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -16,29 +17,32 @@ from multiguard.certify.arguments import Floats
 from multiguard.data import Dataset
 from multiguard.data.sample import Progress
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import Averaging, Certificates, Curve, Scores
+from multiguard.evaluate import Certificates, Curve
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.evaluate.scores import certified_sizes
 from multiguard.io.files import require_folder, write_atomically
 from multiguard.io.rounding import confidence, plain, plain_percent, up_to_digits
-from multiguard.report.families import METHOD_NAMES, Family
-from multiguard.report.study import Study
+from multiguard.report.study import Family, Study
 from multiguard.report.thumbnails import Thumbnail, make_thumbnails
 from multiguard.report.words import (
+    METHOD_NAMES,
     closing_sentence,
+    commands_of,
     dataset_words,
     failure_words,
     label_method,
     mean_draws,
+    model_name,
     staying_labels,
     whose_labels,
+    without_folders,
 )
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_ASSETS = Path(__file__).parent / "assets"
+ASSETS = Path(__file__).parent / "assets"
 _SCRIPTS = (
     *("elements.js", "charts.js", "families.js", "address.js"),
     *("labels.js", "card.js", "gallery.js", "instrument.js"),
@@ -59,6 +63,7 @@ def write_page(
     """Write one HTML file that opens offline, fetches nothing, and shows no number above what was proved.
 
     An image is shown only if its pixels have the hash of the image that was voted on, where the certificates know it.
+    Returns how many are not shown because their pixels have changed.
 
     Args:
         study: What the page is about.
@@ -67,9 +72,6 @@ def write_page(
         gallery: How many images to show, weakest first; None for all, or of more than 1,000 for the 800 weakest and 200
             of the others at random.
         progress: Called with the number of thumbnails done and of all thumbnails.
-
-    Returns:
-        How many images are not shown because their pixels have changed.
 
     Example:
         >>> study = Study(read_certificates(certificates))  # a folder written by `multiguard certify`
@@ -98,10 +100,7 @@ def write_page(
 
 
 def _shown(study: Study, gallery: int | None) -> tuple[list[int], int]:
-    """The images to show, and how many of them were drawn at random: all, weakest first, or a sample if there are many.
-
-    A page must open at once whatever it is about, so it shows the weakest images and some of the others.
-    """
+    """The images to show, weakest first, and how many of them were drawn at random: a page must open at once."""
     order = _weakest_first(study)
     if gallery is not None or len(order) <= _MOST_IMAGES:
         return order[:gallery].tolist(), 0
@@ -129,8 +128,12 @@ def _words(study: Study) -> dict[str, Any]:
         "ticks": list(_ticks(study)),
         "families": families,
         "has_sweeps": bool(families.keys() & {"k_prime", "k", "threshold", "n", "alpha"}),
-        "has_runs": bool(families.keys() & {"noise", "training", "runs"}),
+        "has_runs": bool(families.keys() & {"noise", "training"}),
         "dataset": dataset_words(str(dataset), len(proved.ids) + len(proved.failures)) if dataset else "",
+        "model": model_name(study.main),
+        "commands": [
+            shlex.join(without_folders(shlex.split(command))) for command in study.commands or commands_of([study.main])
+        ],
         "mean_draws": mean_draws(study.main),
         "failure_words": failure_words(study.main),
         "label_method": label_method(study.main),
@@ -145,14 +148,13 @@ def _scores(study: Study) -> dict[str, Any]:
     """The scores at the radius shown first, and those without any perturbation."""
     curve, start, measures = study.main_curve(study.method, "mean"), study.start, study.families[0].recall_first
     clean = {name: both["mean"] for name, both in study.clean_scores.items()}
-    fractions = [each for each in measures if each.is_fraction]
     return {
         "curve": curve,
         "headline": {each.key: each.text(float(each.values(curve)[start])) for each in measures},
-        "whose": whose_labels(study)["mean"],
+        "whose": whose_labels(study.labelled)["mean"],
         "closing": closing_sentence(study.main, float(study.grid[start])),
         "clean": {
-            name: {each.key: each.text(float(getattr(scores, each.key))) for each in fractions}
+            name: {each.key: each.text(float(getattr(scores, each.key))) for each in measures if each.is_fraction}
             for name, scores in clean.items()
         },
         "bare_images": clean["bare"].images if "bare" in clean else 0,
@@ -172,16 +174,18 @@ def _ticks(study: Study) -> Iterator[tuple[int, int]]:
 
 
 def _provenance(study: Study) -> Iterator[tuple[str, str]]:
-    """Every field of the votes' provenance, flat: lists of numbers in full, lists of names by their length."""
+    """Every field of the votes' provenance, flat, without the folders of whoever made them."""
     for name, run in {"": study.main, **study.beside}.items():
         fields = {**run.provenance, "mean_draws": mean_draws(run) if run.provenance.get("stops") is not None else None}
         fields |= {"certificates_sha256": run.certificates_hash or None, "votes_sha256": run.votes_hash}
-        fields |= {"certified_with": run.certified_with, "certified_by": run.command}
-        for field, value in {**fields, **run.source}.items():
-            yield from _flat(f"{name}: {field}" if name else field, value)
+        fields |= {"certified_with": run.certified_with, **run.source}
+        for field, value in fields.items():
+            if field != "command":  # it is shown above
+                yield from _flat(f"{name}: {field}" if name else field, value)
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """The rows of a value: numbers of a list in full, names of a list by their count."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _flat(f"{name}.{key}", inner)
@@ -189,7 +193,7 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
         numbers = all(isinstance(each, (int, float)) for each in value)
         yield name, ", ".join(plain(each) for each in value) if numbers else f"{len(value)} in all"
     elif value is not None:
-        yield name, str(value)
+        yield name, without_folders([str(value)])[0]
 
 
 def _page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumbnail]) -> dict[str, Any]:
@@ -209,9 +213,12 @@ def _page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thum
         "rule": study.rule,
         "labelled": study.labelled,
         "adaptive": bool(study.stops),
-        "whose": whose_labels(study),
+        "whose": whose_labels(study.labelled),
         "methods": list(methods),
-        "clean": {name: _clean(both) for name, both in study.clean_scores.items()},
+        "clean": {
+            name: {each: {score: float(getattr(scores, score)) for score in _FLOORS} for each, scores in both.items()}
+            for name, both in study.clean_scores.items()
+        },
         "staying": {method: staying_labels(study.main, grid, method).tolist() for method in methods},
         "families": [family_data(family) for family in study.families],
         "labelNames": list(certificates.label_names),
@@ -222,10 +229,6 @@ def _page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thum
         "images": [_image(certificates, i, grid[-1], thumbnails.get(certificates.ids[i])) for i in shown],
         "sizes": [noise.size_words(radius, size) for radius in grid],
     }
-
-
-def _clean(both: Mapping[Averaging, Scores]) -> dict[Averaging, dict[str, float]]:
-    return {averaging: {score: float(getattr(each, score)) for score in _FLOORS} for averaging, each in both.items()}
 
 
 def family_data(family: Family) -> dict[str, Any]:
@@ -253,15 +256,10 @@ def _curve(curve: Curve) -> dict[str, Any]:
 
 def _image(certificates: Certificates, index: int, farthest: float, thumbnail: Thumbnail | None) -> dict[str, Any]:
     """What is proved of an image; for each method the radii up to which at most 0, 1, ... other labels are returned."""
-    false = certificates.false_radii
-    ceilings = (
-        None
-        if false is None
-        else {
-            method: _numbers(radii[index][: int(np.searchsorted(radii[index], farthest)) + 1])
-            for method, radii in false.items()
-        }
-    )
+    ceilings = {
+        method: _numbers(radii[index][: int(np.searchsorted(radii[index], farthest)) + 1])
+        for method, radii in (certificates.false_radii or {}).items()
+    }
     return {
         "id": certificates.ids[index],
         "labels": list(certificates.labels[index]),
@@ -270,7 +268,7 @@ def _image(certificates: Certificates, index: int, farthest: float, thumbnail: T
         "hits": list(certificates.predicted_hits[index]),
         "draws": certificates.draws[index],
         "radii": {method: _numbers(radii[index]) for method, radii in certificates.radii.items()},
-        "ceilings": ceilings,
+        "ceilings": ceilings or None,
         "thumbnail": None if thumbnail is None else [thumbnail[0], thumbnail[2], thumbnail[1]],
         "looks": {} if thumbnail is None else thumbnail[3],
     }
@@ -286,7 +284,7 @@ def render_page(template: str, scripts: Sequence[str], data: Mapping[str, Any], 
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
-    parts = "\n".join((_ASSETS / name).read_text(encoding="utf-8") for name in scripts)
+    parts = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in scripts)
     plotly = get_plotlyjs().replace("\r\n", "\n").replace("\r", "\n")  # as a browser reads it
     programs = [f'(() => {{\n"use strict";\n{parts}}})();\n', plotly]
     allowed = " ".join(map(policy_hash, programs))
@@ -294,11 +292,11 @@ def render_page(template: str, scripts: Sequence[str], data: Mapping[str, Any], 
     values |= {
         "version": __version__,
         "policy": f"{nothing_else}; script-src {allowed}; base-uri 'none'; form-action 'none'",
-        "style": Markup((_ASSETS / "report.css").read_text(encoding="utf-8")),
+        "style": Markup((ASSETS / "report.css").read_text(encoding="utf-8")),
         "scripts": [Markup(program) for program in programs],
         "data": Markup(as_script_json(data)),
     }
-    return page_environment(_ASSETS).get_template(template).render(values)
+    return page_environment(ASSETS).get_template(template).render(values)
 
 
 @cache

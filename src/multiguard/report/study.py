@@ -1,6 +1,10 @@
-"""What a report is about: one run, other runs on the same images, and what is computed from them once."""
+"""What a report is about: a run, other runs on the same images, and their curves in families that differ in one thing.
+
+Everything that figures, tables and the page share is computed here, once.
+"""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +15,7 @@ import numpy as np
 
 from multiguard.certify import Method
 from multiguard.certify.arguments import Floats
-from multiguard.certify.noise import Noise
+from multiguard.certify.noise import NO_NOISE, Noise, parse_noise
 from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import (
@@ -21,22 +25,131 @@ from multiguard.evaluate import (
     LabelScores,
     Results,
     Scores,
+    curves,
     label_scores,
     prediction_scores,
 )
 from multiguard.evaluate.certificates import Labels
 from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.io.rounding import percent_value, plain, round_up
 from multiguard.io.rows import Rows
 from multiguard.io.short_repr import short_repr
-from multiguard.report.families import THIS_RUN, Family, methods_family, run_families, sweep_families
-from multiguard.report.words import first_radius
+from multiguard.report.canvas import Stroke, distinct_strokes, ordered_strokes
+from multiguard.report.words import METHOD_NAMES, failure_words, first_radius
 
 Prediction = Literal["bare", "smoothed"]  # the base classifier without noise, and the smoothed one
+Score = Literal["precision", "recall", "f1", "false_ceiling"]
+FamilyKey = Literal["methods", "k_prime", "k", "threshold", "n", "alpha", "noise", "training", "runs"]
+Runs = Mapping[str, Results]
+_SWEPT: Mapping[FamilyKey, tuple[str, str]] = {
+    "k_prime": ("k′", "Labels returned by the base classifier, k′"),
+    "k": ("k", "Labels returned by the smoothed classifier, k"),
+    "threshold": ("t", "Threshold of the smoothed classifier, t"),
+    "n": ("n", "Noise draws, n"),
+    "alpha": ("α", "Error probability, α"),
+}
+_POINTWISE = (
+    "Each curve is valid pointwise, for a configuration fixed in advance; "
+    "the best of several, picked after looking, is not covered by the probability 1 − α."
+)
+_CERTAIN = "Every band votes, so each curve holds for certain, and so does the best of several."
+_HIGHEST_CEILING = 15.0
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One score of a curve: a fraction, which is a floor, or a number of labels, which is a ceiling."""
+
+    key: Score  # its name in `Scores`
+    word: str  # its name in tables
+    title: str  # of its panel in a figure
+    caption: str  # of its chart on the page
+
+    @property
+    def is_fraction(self) -> bool:
+        """Whether it is a fraction, shown in percent; else a number of labels."""
+        return self.key != "false_ceiling"
+
+    def values(self, curve: Curve) -> Floats:
+        """(radii,) of the curve."""
+        values: Floats = getattr(curve.scores, self.key)
+        return values
+
+    def on_axis(self, values: Floats) -> Floats:
+        """The values in the unit of the axis."""
+        return 100 * values if self.is_fraction else values
+
+    def text(self, value: float) -> str:
+        """A value for people: a fraction rounded down, a ceiling rounded up."""
+        return percent_value(value) if self.is_fraction else round_up(value, 2)
+
+
+def rule_measures(rule: RuleName, *, labelled: bool) -> tuple[Measure, ...]:
+    """The scores of a rule: without true labels no precision and no F1; a ceiling for the threshold rule."""
+    prefix = "Certified top-k " if rule == "top-k" else "Certified "
+    names: dict[Score, str] = {"precision": "precision", "recall": "recall", "f1": "F1"}
+    floors = [Measure(key, word, f"{prefix}{word}@R", f"Certified {word}, %") for key, word in names.items()]
+    if not labelled:
+        floors = [Measure("recall", "stay", "Predicted labels certified to stay at R", "Predicted labels that stay, %")]
+    if rule == "top-k":
+        return tuple(floors)
+    kind = "wrong labels" if labelled else "other labels"
+    title = kind.capitalize()
+    return (*floors, Measure("false_ceiling", f"{kind}, at most", f"{title}@R, at most", f"{title} returned, at most"))
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """One curve of a family, in both averagings."""
+
+    value: str  # what sets it apart, for a table cell
+    name: str  # the same for a legend
+    curves: Mapping[Averaging, Curve]
+    is_base: bool  # whether it is the main run in its own config
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Curves that differ in one thing: one at least for the methods, two at least for all others."""
+
+    key: FamilyKey  # its name in file names and column names
+    symbol: str  # what the lines differ in, for a column heading
+    title: str
+    note: str  # caveats, one per line of text
+    measures: tuple[Measure, ...]  # the scores to show
+    lines: tuple[Line, ...]
+    ordered: bool = False  # whether the lines are in the order of a number
+
+    @property
+    def base(self) -> Line:
+        """The main run in its own config, or the first line where it is not among them."""
+        return next((line for line in self.lines if line.is_base), self.lines[0])
+
+    @property
+    def recall_first(self) -> list[Measure]:
+        """Its scores, the one of the headline first."""
+        return sorted(self.measures, key=lambda measure: measure.key != "recall")
+
+    @property
+    def radius(self) -> Floats:
+        """(radii,), shared by all lines."""
+        return self.lines[0].curves["mean"].scores.radius
+
+    @property
+    def strokes(self) -> list[Stroke]:
+        """The stroke of each line, in order."""
+        count = len(self.lines)
+        return ordered_strokes(count, self.lines.index(self.base)) if self.ordered else distinct_strokes(count)
+
+    def top(self, measure: Measure) -> float | None:
+        """Where the axis of a ceiling is cut off, since a high ceiling says next to nothing; None if it is not."""
+        highest = max(float(measure.values(curve).max()) for line in self.lines for curve in line.curves.values())
+        return _HIGHEST_CEILING if not measure.is_fraction and highest > _HIGHEST_CEILING else None
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """One run and the runs it is compared with, all on the same images with the same labels, or all without labels.
+    """One run, and runs with other noise or other training that differ from it in nothing else; all on the same images.
 
     Where a run failed on an image, its averages are over one image less than another's, and every summary says so.
 
@@ -48,7 +161,7 @@ class Study:
     """
 
     main: Results  # the run that the report is about
-    beside: Mapping[str, Results] = field(default_factory=dict)  # by name: more noise, the other rule
+    beside: Runs = field(default_factory=dict)  # by name, those with other noise, in the votes or in training
     title: str = "Certified robustness"
     commands: Sequence[str] = ()  # the command lines that reproduce it, in order
     notes: list[str] = field(default_factory=list)  # what `report` has to say of the page: images not shown, failures
@@ -56,11 +169,13 @@ class Study:
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        check_alike({THIS_RUN: self.main, **self.beside})
+        check_alike({"this run": self.main, **self.beside})
         for name, run in self.beside.items():
-            if not _same_images(run, self.main):
-                problem = f"the run '{name}' is about other images or labels than the main run"
-                raise InvalidInputError(f"{problem}; compare runs on the same images, or leave it out")
+            if not _same_images(run, self.main) or _settings(run) != _settings(self.main):
+                raise InvalidInputError(
+                    f"the run '{name}' is about other images or labels than the main run, or is certified with another "
+                    "config; only the noise and the training may differ here: `multiguard report A B` compares any runs"
+                )
         grids = {tuple(curve.scores.radius.tolist()) for curve in self.main.curves}
         if len(grids) != 1 or any(low >= high for low, high in pairwise(next(iter(grids)))):
             problem = "the curves of the main run must all have the same radii, from small to large"
@@ -92,6 +207,11 @@ class Study:
         return self.main.certificates.methods[0]
 
     @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The scores of the main run."""
+        return rule_measures(self.rule, labelled=self.labelled)
+
+    @property
     def grid(self) -> Floats:
         """(radii,), where the curves of the main run are evaluated."""
         return self.main_curve(self.method, "mean").scores.radius
@@ -110,8 +230,8 @@ class Study:
     @cached_property
     def families(self) -> list[Family]:
         """The families of curves that have data, the methods first."""
-        others = [*sweep_families(self), *run_families(self)]
-        return [methods_family(self), *(family for family in others if len(family.lines) > 1)]
+        swept = [_sweep(self, key) for key in _SWEPT if key in self.config.parameters]
+        return [_methods(self), *(family for family in (*swept, *_run_families(self)) if len(family.lines) > 1)]
 
     @cached_property
     def label_scores(self) -> list[LabelScores]:
@@ -126,16 +246,12 @@ class Study:
         Of the base classifier without noise, over the images whose votes say so; and of the smoothed one.
         """
         proved = self.main.certificates
-        if not self.labelled:
-            return {}
         returned: dict[Prediction, Rows[Any]] = {"bare": proved.bare, "smoothed": proved.predicted}
         found: dict[Prediction, dict[Averaging, Scores]] = {}
-        for name, predicted in returned.items():
-            labels: Sequence[Labels] = proved.labels
-            answers: Sequence[Labels] = predicted
-            if predicted.missing.any():
-                known = np.flatnonzero(~predicted.missing).tolist()
-                labels, answers = [labels[i] for i in known], [answers[i] for i in known]
+        for name, predicted in returned.items() if self.labelled else ():
+            known = np.flatnonzero(~predicted.missing).tolist()
+            labels: Sequence[Labels] = [proved.labels[i] for i in known]
+            answers: Sequence[Labels] = [predicted[i] for i in known]
             if any(labels):
                 found[name] = {
                     each: prediction_scores(labels, answers, each, k=self.config.rule.k) for each in AVERAGINGS
@@ -150,13 +266,93 @@ class Study:
         raise InvalidInputError(f"the certificates have no curve of the method {method} ({averaging}); certify again")
 
 
+def _methods(study: Study) -> Family:
+    """Every method of the main run in its own config."""
+    methods, lines = study.main.certificates.methods, []
+    for method in methods:
+        both = {averaging: study.main_curve(method, averaging) for averaging in AVERAGINGS}
+        lines.append(Line(method, METHOD_NAMES.get(method, method), both, method == study.method))
+    note = _POINTWISE if len(methods) > 1 else ""
+    return Family("methods", "method", "Methods on the same votes", note, study.measures, tuple(lines))
+
+
+def _sweep(study: Study, key: FamilyKey) -> Family:
+    """The curves whose config differs from the main one in this parameter alone."""
+    base, (symbol, title) = study.config.parameters[key], _SWEPT[key]
+    swept: dict[float, dict[Averaging, Curve]] = {}
+    for curve in study.main.curves:
+        value, methods = curve.config.parameters.get(key), curve.config.methods
+        same = curve.config.vary(key, base).replace(methods=study.config.methods) == study.config
+        # A config without the study's method has the default one of its own number of draws.
+        if value is not None and same and curve.method == (study.method if study.method in methods else methods[0]):
+            swept.setdefault(value, {})[curve.averaging] = curve
+    lines = tuple(
+        Line(plain(value), f"{symbol} = {plain(value)}", both, value == base) for value, both in sorted(swept.items())
+    )
+    note = _CERTAIN if study.exact else _POINTWISE
+    if not study.labelled and key not in ("n", "alpha"):
+        note = f"{'The bands' if study.exact else 'Pilot draws'} chose the labels again for each curve.\n{note}"
+    return Family(key, symbol, title, note, study.measures, lines, ordered=True)
+
+
+def _run_families(study: Study) -> list[Family]:
+    """The main run, whose name is empty here, with those at other noise, and with those of other training."""
+    main, runs = study.main, {"": study.main, **study.beside}
+    bare = {name: run.provenance.get("trained_noise") == NO_NOISE for name, run in runs.items()}
+    levels = {name: run for name, run in runs.items() if bare[name] == bare[""]}
+    trained = {name: run for name, run in runs.items() if run.certificates.noise == main.certificates.noise}
+    trained = trained if len({bare[name] for name in trained}) > 1 else {"": main}
+    words = {name: run.certificates.noise.words for name, run in levels.items()}
+    training = {name: _training_words(run) for name, run in trained.items()}
+    return [
+        _of_runs(study, levels, words, "noise", "Noise level"),
+        _of_runs(study, trained, training, "training", "Training with and without noise"),
+    ]
+
+
+def _training_words(run: Results) -> str:
+    trained = run.provenance.get("trained_noise")
+    if trained is None:
+        return "noise in training unknown"
+    return "trained without noise" if trained == NO_NOISE else f"trained with {parse_noise(trained).words}"
+
+
+def _of_runs(study: Study, runs: Runs, values: Mapping[str, str], key: FamilyKey, title: str) -> Family:
+    """The runs as lines on one grid of radii; equal values get the names of their runs."""
+    ordered, counts = key == "noise", Counter(values.values())
+    grid = np.unique([radius for run in runs.values() for curve in run.curves for radius in curve.scores.radius])
+    lines = []
+    for name in sorted(runs, key=lambda name: runs[name].certificates.noise.typical_radius) if ordered else runs:
+        text = f"{values[name]} ({name or 'this run'})" if counts[values[name]] > 1 else values[name]
+        lines.append(Line(text, text, _curves_at(runs[name], study.method, grid), not name))
+    note = "\n".join([_POINTWISE, *_other_failures(runs, values)])
+    return Family(key, key, title, note, study.measures, tuple(lines), ordered)
+
+
+def _other_failures(runs: Runs, names: Mapping[str, str]) -> list[str]:
+    """A line for each run that failed on other images than the main run: its averages are over other images."""
+    failed = {name: {failure.image_id for failure in run.certificates.failures} for name, run in runs.items()}
+    other = {name: run for name, run in runs.items() if failed[name] != failed[""]}
+    return [f"{names[name]}: {failure_words(run) or 'no image failed.'}" for name, run in other.items()]
+
+
+def _curves_at(run: Results, method: Method, grid: Floats) -> dict[Averaging, Curve]:
+    """The run's curves of the method at these radii, computed only if its own have other radii."""
+    config = run.certificates.config
+    own = {curve.averaging: curve for curve in run.curves if (curve.method, curve.config) == (method, config)}
+    if set(own) == set(AVERAGINGS) and all(np.array_equal(curve.scores.radius, grid) for curve in own.values()):
+        return own
+    levels = [curve.bands.level for curve in own.values() if curve.bands is not None]
+    computed = curves(run.certificates, grid, bands=levels[0] if levels else None)
+    return {curve.averaging: curve for curve in computed if curve.method == method}
+
+
 def round_radii(grid: Floats, noise: Noise, half_steps: Sequence[int]) -> list[tuple[int, float]]:
     """The indices and values in the grid of these halves of the typical radius; evenly spread ones if it has too few.
 
     Where radii are whole numbers, the halves are rounded up.
     """
-    halves = [half * noise.typical_radius / 2 for half in half_steps]
-    wanted = [math.ceil(half) for half in halves] if noise.whole else halves
+    wanted = half_radii(noise, half_steps)
     nearest = [int(np.argmin(np.abs(grid - radius))) for radius in wanted]
     close = [i for i, radius in zip(nearest, wanted, strict=True) if np.isclose(grid[i], radius)]
     if len(close) < min(2, len(grid)):
@@ -164,7 +360,13 @@ def round_radii(grid: Floats, noise: Noise, half_steps: Sequence[int]) -> list[t
     return [(i, float(grid[i])) for i in sorted(set(close))]
 
 
-def check_alike(runs: Mapping[str, Results]) -> None:
+def half_radii(noise: Noise, half_steps: Sequence[int]) -> list[float]:
+    """These halves of the typical radius, rounded up where radii are whole numbers."""
+    halves = [half * noise.typical_radius / 2 for half in half_steps]
+    return [float(math.ceil(half)) for half in halves] if noise.whole else halves
+
+
+def check_alike(runs: Runs) -> None:
     """Raises unless all runs are about one attacker, so that the same R is the same attack, and one kind of labels."""
     proved = {name: run.certificates for name, run in runs.items()}
     kinds = {True: "the true labels", False: "labels that pilot draws chose"}
@@ -176,6 +378,11 @@ def check_alike(runs: Mapping[str, Results]) -> None:
         if len(set(values)) > 1:
             words = ", ".join(f"{name} {value}" for name, value in zip(proved, values, strict=True))
             raise InvalidInputError(f"these runs {problem}: {words}")
+
+
+def _settings(run: Results) -> tuple[object, ...]:
+    """What runs of one study share: the rule, n, alpha, the methods and the looks."""
+    return run.certificates.config.parameters, run.certificates.methods[0], run.provenance.get("stops")
 
 
 def _same_images(one: Results, other: Results) -> bool:

@@ -1,4 +1,4 @@
-"""The numbers of a study as tables: every family of curves at round radii, the labels, and adaptive draws.
+"""The numbers of a study as tables: every family of curves at round radii, and the labels; and those of attacks.
 
 Each table is written in three formats: CSV without loss, Markdown and LaTeX rounded so that no number claims too much.
 """
@@ -16,16 +16,15 @@ from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.io.files import require_folder, write_atomically
 from multiguard.io.names import as_cell
 from multiguard.io.rounding import percent_value, plain, round_up
-from multiguard.report.families import Family
-from multiguard.report.study import Study, round_radii
+from multiguard.report.study import Family, Study, round_radii
 from multiguard.report.words import (
     ATTACK_NAMES,
     attack_words,
     config_words,
     curve_left_out,
     failure_words,
+    label_images,
     label_method,
-    mean_draws,
     sentence,
     verdict,
 )
@@ -43,14 +42,7 @@ _ROUNDED_UP = "Ceilings on the number of labels are rounded up to two decimals, 
 
 
 def write_tables(study: Study, folder: Path) -> list[Path]:
-    """Every table as CSV (fractions, without loss), Markdown and LaTeX (percent, rounded down).
-
-    Args:
-        study: What to tabulate.
-        folder: Where to write; created if missing.
-
-    Returns:
-        The files, table by table.
+    """Every table as CSV (fractions, without loss), Markdown and LaTeX (percent, rounded down); returns the files.
 
     Example:
         >>> study = Study(read_certificates(certificates))  # a folder written by `multiguard certify`
@@ -59,8 +51,7 @@ def write_tables(study: Study, folder: Path) -> list[Path]:
     """
     require_folder(folder)
     paths = [path for family in study.families for path in _write_family(study, family, folder)]
-    paths += _write_labels(study, folder)
-    return paths + (_write_draws(study, folder) if study.stops else [])
+    return paths + _write_labels(study, folder)
 
 
 def _write_family(study: Study, family: Family, folder: Path) -> list[Path]:
@@ -74,7 +65,8 @@ def _write_family(study: Study, family: Family, folder: Path) -> list[Path]:
                 cells: list[Cell] = [*values] if measure.is_fraction else [_ceiling(value) for value in values]
                 rows.append([_AVERAGING_NAMES[averaging], line.value, measure.word, *cells, curve.failed])
     scores = "certified precision, recall and F1" if study.labelled else "predicted labels certified to stay"
-    caption = f"{family.title}: {scores} at R, in %. {_config_note(study, f'method {study.method} unless named')}"
+    proof = f"method {study.method} unless named"
+    caption = f"{family.title}: {scores} at R, in %. {_config_note(study, proof)}"
     columns = {"averaging": "average", family.key: family.symbol, "score": "score"}
     columns |= {**_radius_columns([*radii.values()]), _FAILED: ""}
     return _write_table(folder, family.key, caption, _notes(study, family), columns, rows)
@@ -84,7 +76,7 @@ def _notes(study: Study, family: Family) -> list[str]:
     """How numbers are rounded, what the rows of ceilings mean, the number of images, and the family's caveats."""
     curve, kind = family.base.curves["mean"], "wrong" if study.labelled else "other"
     ceilings = not all(measure.is_fraction for measure in family.measures)
-    left_out = f"; {text} are left out" if (text := curve_left_out(study, curve)) else ""
+    left_out = f"; {text} are left out" if (text := curve_left_out(study.main, curve)) else ""
     meaning = f"The rows of {kind} labels show how many are returned per image at most, on average over all images."
     more = [_ROUNDED_UP, meaning] if ceilings else []
     return [*more, f"Over {curve.scores.images} images{left_out}.", family.note]
@@ -97,33 +89,22 @@ def _write_labels(study: Study, folder: Path) -> list[Path]:
         [label.label, label.images, *(float(label.certified[index]) for index in radii), label.failed]
         for label in study.label_scores
     ]
-    images = "that have it" if study.labelled else "for which pilot draws chose it"
     # The radius of a single label is proved in one way, whichever method proves the set.
     named = study.rule == "top-k" or study.exact
     proof = _config_note(study, f"method {label_method(study.main)}" if named else "by the bound of the label itself")
-    caption = f"How often each label is certified at R, in % of the images {images}. {proof}"
-    alone, together = "The claim about each label holds alone.", "All claims about the labels of an image hold at once."
-    joint = study.exact or not study.labelled
-    notes = [together if joint else alone, failure_words(study.main)]
+    caption = f"How often each label is certified at R, in % of the images {label_images(study.labelled)}. {proof}"
+    together = study.exact or not study.labelled
+    claims = (
+        "All claims about the labels of an image hold at once."
+        if together
+        else "The claim about each label holds alone."
+    )
+    notes = [claims, failure_words(study.main)]
     return _write_table(folder, "labels", caption, notes, columns, rows)
-
-
-def _write_draws(study: Study, folder: Path) -> list[Path]:
-    columns = {"draws": "draws", "images": "images", "fraction": "% of the images", _FAILED: ""}
-    total, failed = len(study.main.certificates.ids), len(study.main.certificates.failures)
-    rows: list[list[Cell]] = [[draws, images, images / total, failed] for draws, images in study.stops.items()]
-    note = _config_note(study, f"method {study.method} unless named")
-    caption = f"Images by the number of draws after which they stopped. {note}"
-    notes = [f"{mean_draws(study.main)} draws per image on average.", failure_words(study.main)]
-    return _write_table(folder, "draws", caption, notes, columns, rows)
 
 
 def write_attack_table(attacks: Attacks, folder: Path) -> list[Path]:
     """The table `attack` as CSV (without loss), Markdown and LaTeX, floors rounded down and ceilings up.
-
-    Args:
-        attacks: What attacks reached.
-        folder: Where to write; created if missing.
 
     Example:
         >>> attacks = read_attacks(attack)  # a folder written by `multiguard attack`
@@ -187,22 +168,10 @@ def _write_table(
     columns: Mapping[str, str],
     rows: Sequence[Sequence[Cell]],
 ) -> list[Path]:
-    """Write a table in all three formats; returns the files.
-
-    Args:
-        folder: Where to write.
-        name: The name of the files, and of the label in LaTeX.
-        caption: What people read above it.
-        notes: Sentences below it; empty ones are left out.
-        columns: The name of each column in the CSV, and its heading for people; those without are in the CSV alone.
-        rows: One cell per column.
-    """
+    """Write a table in all three formats; a column whose heading for people is empty is in the CSV alone."""
     notes = [_ROUNDED_DOWN, *filter(None, notes)]
     shown = [number for number, heading in enumerate(columns.values()) if heading]
-    printed: list[list[Cell]] = [
-        [*filter(None, columns.values())],
-        *([row[number] for number in shown] for row in rows),
-    ]
+    printed: list[list[Cell]] = [[each[number] for number in shown] for each in ([*columns.values()], *rows)]
     first = printed[min(1, len(rows))]
     texts = {
         "csv": _csv([[*columns], *rows]),

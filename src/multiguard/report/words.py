@@ -1,8 +1,9 @@
 """The phrases that figures, tables and the page share."""
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,9 +16,7 @@ from multiguard.evaluate.config import is_one_claim
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import plain
 
-if TYPE_CHECKING:
-    from multiguard.report.study import Study
-
+METHOD_NAMES = {"paper": "paper (Theorem 1)", "jia": "Jia et al."}  # others are called what they are
 ATTACK_NAMES = {"pgd": "gradients (PGD)", "random": "random search", BEST: "best of all attacks"}
 _SAMPLE = re.compile(r"(?P<name>.+?)(?: \(seed (?P<made>\d+)\))?, (?P<images>\d+) random images \(seed (?P<seed>\d+)\)")
 
@@ -47,9 +46,9 @@ def left_out_words(labelled: bool, without_labels: int, failed: int) -> str:
     return " and ".join(f"{count} {why}" for why, count in counts.items() if count)
 
 
-def curve_left_out(study: "Study", curve: Curve) -> str:
+def curve_left_out(run: Results, curve: Curve) -> str:
     """How many images this curve leaves out, and why; empty if there are none."""
-    return left_out_words(study.labelled, curve.scores.without_labels, curve.failed)
+    return left_out_words(run.certificates.labelled, curve.scores.without_labels, curve.failed)
 
 
 def failure_words(run: Results) -> str:
@@ -82,8 +81,35 @@ def dataset_words(dataset: str, total: int) -> str:
 
 def run_title(run: Results) -> str:
     """A title for a report on the run: which model, on which dataset."""
-    model, dataset = str(run.provenance.get("model") or ""), dataset_title(run.provenance)
+    model, dataset = model_name(run), dataset_title(run.provenance)
     return "Certified robustness" + (f" of {model}" if model else "") + (f" on {dataset}" if dataset else "")
+
+
+def model_name(run: Results) -> str:
+    """The name that the model was opened by, such as coco-0.5; of a path, or the model of a run, what it is made of."""
+    model = run.source.get("model")
+    spec = str(model.get("spec") or "") if isinstance(model, Mapping) else ""
+    return spec if re.fullmatch(r"[\w.-]+", spec) and spec != "model" else str(run.provenance.get("model") or "")
+
+
+def commands_of(runs: Sequence[Results]) -> list[str]:
+    """The commands that made these runs, as their certificates name them, each once and in order."""
+    stored = [command for run in runs for command in (run.source.get("command"), run.command)]
+    return list(dict.fromkeys(command for command in stored if command and isinstance(command, str)))
+
+
+def without_folders(words: Iterable[str]) -> list[str]:
+    """The words of a command, or a value; of an absolute path, which tells strangers who made it, the last name alone.
+
+    >>> without_folders(["--out", "/home/me/runs/mine", "data.root=/data/coco", "runs/mine"])
+    ['--out', 'mine', 'data.root=coco', 'runs/mine']
+    """
+    shared = []
+    for word in words:
+        key, sign, path = word.rpartition("=")
+        pure = PureWindowsPath(path) if PureWindowsPath(path).drive else PurePosixPath(path)
+        shared.append(f"{key}{sign}{pure.name}" if pure.is_absolute() or path.startswith("~/") else word)
+    return shared
 
 
 def first_radius(run: Results) -> float:
@@ -119,9 +145,14 @@ def label_method(run: Results) -> str:
     return "joint" if fixed else "betting"
 
 
-def whose_labels(study: "Study") -> dict[str, str]:
+def label_images(labelled: bool) -> str:
+    """Which images the fraction of a label is of."""
+    return "that have it" if labelled else "for which pilot draws chose it"
+
+
+def whose_labels(labelled: bool) -> dict[str, str]:
     """The labels that the headline's fraction is of, in each averaging."""
-    kind = "true" if study.labelled else "predicted"
+    kind = "true" if labelled else "predicted"
     return {"mean": f"of an image\u2019s {kind} labels, on average,", "pooled": f"of all {kind} labels together"}
 
 

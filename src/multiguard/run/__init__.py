@@ -5,26 +5,15 @@ from typing import TYPE_CHECKING
 from multiguard.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from multiguard.run.recipe import Recipe
-    from multiguard.run.recipe_file import find_recipe, parse_recipe, read_recipe, recipe_names, recipe_text
+    from multiguard.run.recipe import Recipe, find_recipe, parse_recipe, read_recipe, recipe_names, recipe_text
     from multiguard.run.steps import Observer, run
 
-__all__ = [
-    "Observer",
-    "Recipe",
-    "find_recipe",
-    "parse_recipe",
-    "read_recipe",
-    "recipe_names",
-    "recipe_text",
-    "run",
-]
+__all__ = ["Observer", "Recipe", "find_recipe", "parse_recipe", "read_recipe", "recipe_names", "recipe_text", "run"]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "recipe": ("Recipe",),
-        "recipe_file": ("find_recipe", "parse_recipe", "read_recipe", "recipe_names", "recipe_text"),
+        "recipe": ("Recipe", "find_recipe", "parse_recipe", "read_recipe", "recipe_names", "recipe_text"),
         "steps": ("Observer", "run"),
     },
 )

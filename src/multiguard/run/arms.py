@@ -13,8 +13,7 @@ from multiguard.io.config import Config, from_tree
 from multiguard.io.files import RECORD_FILE, read_regular
 from multiguard.io.records import decode_json
 from multiguard.report.config import ReportConfig
-from multiguard.run.recipe import Recipe
-from multiguard.run.recipe_file import RECIPE_FILE, read_recipe
+from multiguard.run.recipe import RECIPE_FILE, Recipe, read_recipe
 
 
 class RunRecord(Config, frozen=True):

@@ -27,10 +27,9 @@ from multiguard.io.records import encode_json, with_seeds
 from multiguard.io.writer import check_foreign
 from multiguard.models.config import ModelConfig
 from multiguard.models.spec import parse_spec
-from multiguard.report import Leaderboard, Study, report
+from multiguard.report import report
 from multiguard.run.arms import Arm, RunRecord, plan_arms, read_record
-from multiguard.run.recipe import Recipe
-from multiguard.run.recipe_file import RECIPE_FILE, recipe_text
+from multiguard.run.recipe import RECIPE_FILE, Recipe, recipe_text
 from multiguard.smooth.config import VoteConfig
 from multiguard.train.config import TrainConfig
 from multiguard.votes import Votes
@@ -53,19 +52,14 @@ class Observer:
 
     >>> Observer(on_step=lambda name, text: print(f"{name}: {text}")).on_step("vote", "running")
     vote: running
-
-    Attributes:
-        on_step: Called with a step's name and a message about it.
-        on_time: Called with a step's name and the seconds that it took, if there was anything to do.
-        on_epoch: Called with the record of each epoch of training.
-        bar: Called with the unit that is counted; opens a progress bar and gives the function that moves it.
-        stopping: Opened around work that can stop early; gives a function that says whether to stop.
     """
 
-    on_step: Callable[[str, str], None] = lambda name, text: None
-    on_time: Callable[[str, float], None] = lambda name, seconds: None
-    on_epoch: Callable[[dict[str, Any]], None] = lambda record: None
+    on_step: Callable[[str, str], None] = lambda name, text: None  # a step's name, and a message about it
+    on_time: Callable[[str, float], None] = lambda name, seconds: None  # its seconds, if there was anything to do
+    on_epoch: Callable[[dict[str, Any]], None] = lambda record: None  # the record of each epoch of training
+    # Opens a progress bar of this unit, and gives the function that moves it.
     bar: Callable[[str], AbstractContextManager[Progress]] = lambda unit: nullcontext(lambda *counts: None)
+    # Is opened around work that can stop early, and gives a function that says whether to stop.
     stopping: Callable[[], AbstractContextManager[Callable[[], bool]]] = lambda: nullcontext(lambda: False)
 
 
@@ -82,6 +76,7 @@ def run(
 
     A run that was killed resumes when it is called again. A model or votes with other inputs are never replaced without
     `force`; certificates and the report are made again as needed. Returns the main certificates, if it comes to them.
+    `until` is the last step to do, and `command` the command line, for the record.
 
     >>> from multiguard.run import parse_recipe
     >>> text = "data: {name: digits}\nsigma: 0.5\nmodel: runs/digits\ncertify: {k: 3, k_prime: 1}"
@@ -89,14 +84,6 @@ def run(
     Traceback (most recent call last):
         ...
     multiguard.errors.InvalidInputError: until is train, but the recipe names a model: its first step is vote
-
-    Args:
-        recipe: What to do.
-        out: The run folder.
-        until: The last step to do.
-        force: Whether an old model and old votes with other inputs may be removed.
-        command: The command line, for the record.
-        observer: Receives messages and progress.
     """
     if until == "train" and recipe.train is None:
         raise InvalidInputError("until is train, but the recipe names a model: its first step is vote")
@@ -147,22 +134,21 @@ class _Steps:
         """The page, the figures and the tables of all arms."""
         beside = dict(results)
         runs, commands = {"": beside.pop("")}, [self.command] if self._command else None
-        config, out = self._recipe.report, self._out
-
-        def write(progress: Progress) -> Study | Leaderboard:
-            bar = partial(progress, "reporting")
-            return report(config, runs, beside=beside, out=out, commands=commands, force=True, progress=bar)
-
-        study = self._step("report", "images", write)
-        for note in study.notes:
+        more: dict[str, Any] = {"beside": beside, "out": self._out, "commands": commands, "force": True}
+        made = self._step(
+            "report",
+            "images",
+            lambda progress: report(self._recipe.report, runs, progress=partial(progress, "reporting"), **more),
+        )
+        for note in made.notes:
             self._observer.on_step("report", note)
 
     def _train(self, arm: Arm) -> ModelConfig:
         from multiguard.train import train
 
-        home, data, recipe = arm.home / "model", self._recipe.data, self._recipe
-        assert recipe.train is not None
-        config = _training(recipe.train, arm)
+        home, data = arm.home / "model", self._recipe.data
+        assert self._recipe.train is not None
+        config = _training(self._recipe.train, arm)
         self._step(
             arm.step_name("train"),
             "images",

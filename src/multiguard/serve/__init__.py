@@ -6,8 +6,8 @@ from multiguard.lazy import lazy_names
 
 if TYPE_CHECKING:
     from multiguard.serve.app import Service, make_app, serve
-    from multiguard.serve.limits import ServeConfig
+    from multiguard.serve.config import ServeConfig
 
 __all__ = ["ServeConfig", "Service", "make_app", "serve"]
 
-__getattr__ = lazy_names("multiguard.serve", {"app": ["Service", "make_app", "serve"], "limits": ["ServeConfig"]})
+__getattr__ = lazy_names("multiguard.serve", {"app": ["Service", "make_app", "serve"], "config": ["ServeConfig"]})

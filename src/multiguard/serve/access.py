@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from multiguard.errors import InvalidInputError
-from multiguard.serve.limits import ServeConfig, is_address
+from multiguard.serve.config import ServeConfig, is_address
 
 FIRST_REQUEST_SECONDS = 10.0  # for all headers of the first request of a connection
 _UPLOAD_SECONDS = 60.0  # for an upload to arrive
@@ -34,13 +34,9 @@ class Access:
     """Refuses requests that another site makes through the user's browser, and adds headers that keep pages apart.
 
     A name that an attacker controls may resolve to this machine (DNS rebinding), and then the browser takes the
-    attacker's page and this server for one site. So the Host must be an IP address, which no name server decides, or a
-    name that this machine has itself. A request that changes something must come from a page of this server, or from no
-    page at all.
-
-    Args:
-        app: The application.
-        names: The names by which this machine may be called, beside IP addresses and localhost.
+    attacker's page and this server for one site. So the Host must be an IP address, which no name server decides,
+    localhost, or one of these names of the machine. A request that changes something must come from a page of this
+    server, or from no page at all.
     """
 
     def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
@@ -72,19 +68,14 @@ class Access:
             return "this server answers to IP addresses, localhost and its own name only; open it by one of these"
         if method in _SAFE_METHODS:
             return None
-        origins = headers.getlist("origin")
-        if any(_netloc(origin) != hosts[0].lower() for origin in origins):
-            return "this request comes from a page of another site"
-        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        foreign = any(_host(origin)[0] != hosts[0].lower() for origin in headers.getlist("origin"))
+        if foreign or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             return "this request comes from a page of another site"
         return None
 
     def _is_ours(self, host: str) -> bool:
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            return False
-        return name.lower().rstrip(".") in self._names or is_address(name)
+        name = _host(f"//{host}")[1]
+        return name.rstrip(".") in self._names or is_address(name)
 
 
 def own_names() -> tuple[str, ...]:
@@ -93,11 +84,13 @@ def own_names() -> tuple[str, ...]:
     return (name, f"{name.partition('.')[0]}.local")
 
 
-def _netloc(origin: str) -> str | None:
+def _host(address: str) -> tuple[str, str]:
+    """The host of an address with its port, and without; empty for what is no address."""
     try:
-        return urlsplit(origin).netloc.lower()
+        parts = urlsplit(address)
+        return parts.netloc.lower(), parts.hostname or ""
     except ValueError:
-        return None
+        return "", ""
 
 
 async def read_upload(request: Request, most: int) -> bytes:

@@ -3,9 +3,11 @@
 import asyncio
 import json
 import logging
+import math
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
@@ -33,19 +35,22 @@ class CancelledTaskError(Exception):
 
 
 class Task:
-    """The work of one request, and its events on their way to the client."""
+    """The work of one request, and its events on their way to the client.
+
+    `work` is set before the worker takes the task; `late` and `check` are for the work itself.
+    """
 
     def __init__(self, worker: "Worker") -> None:
         self._worker, self._loop = worker, asyncio.get_running_loop()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._cancelled = threading.Event()
-        self._deadline: float | None = None  # from when it runs
-        self._work: Work | None = None
+        self._deadline = math.inf
+        self._work: Work = lambda task: None
 
     @property
     def late(self) -> bool:
-        """Whether its time is over."""
-        return self._deadline is not None and time.monotonic() > self._deadline
+        """Whether its time, which counts from when it runs, is over."""
+        return time.monotonic() > self._deadline
 
     @property
     def backlog(self) -> bool:
@@ -73,7 +78,7 @@ class Task:
             return await self._events.get()
 
     def close(self) -> None:
-        """Cancel the work if it is not done, and free its place. From the event loop only."""
+        """Cancel the work if it is not done, and free its place. From the event loop only; may be called twice."""
         self._cancelled.set()
         if self in self._worker.tasks:
             self._worker.tasks.remove(self)
@@ -81,7 +86,6 @@ class Task:
     def run(self, seconds: float) -> None:
         """Do the work. In the worker's thread."""
         self._deadline = time.monotonic() + seconds
-        assert self._work is not None
         try:
             self.check()
             self._work(self)
@@ -109,25 +113,20 @@ class Task:
         self._put(("error", {"error": message, "status": status}))
 
     def _put(self, event: Event | None) -> None:
-        self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+        with suppress(RuntimeError):  # the server has ended, and its event loop is closed
+            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
 
 class Worker:
-    """Runs tasks in the order they came. At most `places` tasks are under way, the one that runs among them.
+    """One thread that runs tasks in the order they came, each for so many seconds at most.
 
-    Args:
-        places: How many tasks may be under way.
-        seconds: How long each of them may run.
-
-    Attributes:
-        tasks: Those under way, those that still receive their image among them.
-        queue: Those to run, in their order; None ends the thread.
+    `tasks` are those under way, at most `places`, those that still receive their image among them.
     """
 
     def __init__(self, places: int, seconds: float) -> None:
         self._places, self._seconds = places, seconds
         self.tasks: list[Task] = []
-        self.queue: SimpleQueue[Task | None] = SimpleQueue()
+        self.queue: SimpleQueue[Task | None] = SimpleQueue()  # those to run; None ends the thread
         self._thread = threading.Thread(target=self._run, name="multiguard-serve", daemon=True)
         self._stopping = False
 
@@ -159,12 +158,9 @@ class Worker:
 
 
 class Answer:
-    """Sends what a task tells. If the client goes, the task ends.
+    """Sends what a started task tells, as server-sent events or as one JSON object at the end.
 
-    Args:
-        task: The task; it has been started.
-        as_stream: Whether to send events as they come, as server-sent events; otherwise one JSON object.
-        close: Called once when the answer has ended, in whatever way.
+    If the client goes, or does not read, the task ends; `close` is called once, however the answer ends.
     """
 
     def __init__(self, task: Task, as_stream: bool, close: Callable[[], None]) -> None:
@@ -172,9 +168,17 @@ class Answer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer."""
-        send = _impatient(send)
-        sending = asyncio.ensure_future(self._stream(send) if self._as_stream else self._whole(scope, receive, send))
-        leaving = asyncio.ensure_future(_disconnect(receive))
+
+        async def limited(message: Message) -> None:
+            async with asyncio.timeout(_SEND_SECONDS):
+                await send(message)
+
+        async def leave() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        answer = self._stream(limited) if self._as_stream else self._whole(scope, receive, limited)
+        sending, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(leave())
         try:
             await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
@@ -225,19 +229,3 @@ class Answer:
             elif kind == "done":
                 answer["ended"] = data["reason"]
         await JSONResponse(answer, status)(scope, receive, send)
-
-
-def _impatient(send: Send) -> Send:
-    """The same, but raises `TimeoutError`: a client that does not read must not keep its place."""
-
-    async def limited(message: Message) -> None:
-        async with asyncio.timeout(_SEND_SECONDS):
-            await send(message)
-
-    return limited
-
-
-async def _disconnect(receive: Receive) -> None:
-    """Returns when the client has gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

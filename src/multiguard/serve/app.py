@@ -25,7 +25,7 @@ from multiguard.errors import ImageError, InvalidInputError
 from multiguard.models.config import ModelConfig
 from multiguard.serve.access import Access, Impatient, listen, own_names, read_upload
 from multiguard.serve.answer import STREAM, Answer, BusyError, Task, Work, Worker
-from multiguard.serve.limits import ServeConfig, is_address
+from multiguard.serve.config import ServeConfig, is_address
 from multiguard.serve.page import Example, find_examples, make_page, model_facts
 from multiguard.serve.runs import Run, attack_run
 from multiguard.smooth.config import PredictConfig
@@ -44,19 +44,7 @@ _GRACE_SECONDS = 5
 class Service:
     """Answers the requests; every number it tells to be proved holds, with probability 1 - alpha for each image.
 
-    All inference is done by one thread, image after image.
-
-    Args:
-        predictor: The smoothed classifier, and how its draws are made.
-        config: What a request may cost.
-        examples: The images that the page offers.
-
-    >>> from multiguard import Smoother, TopK
-    >>> from multiguard.smooth.config import PredictConfig
-    >>> colours = Smoother(lambda x: x.mean((2, 3)), 0.5, labels=["red", "green", "blue"], device="cpu")
-    >>> service = Service(Predictor(colours, TopK(1, k_prime=1), 8, "colours", PredictConfig()), ServeConfig())
-    >>> service.config.draws
-    300
+    All inference is done by one thread, image after image. `make_app` has an example.
     """
 
     def __init__(self, predictor: Predictor, config: ServeConfig, examples: Sequence[Example] = ()) -> None:
@@ -65,23 +53,33 @@ class Service:
         self._decoding = asyncio.Lock()  # one image at a time is held in full
         self._page, self._policy = make_page(predictor, config, self.examples)
 
-    async def page(self, request: Request) -> Response:
-        """The page."""
+    @property
+    def routes(self) -> list[Route]:
+        """What is answered, by path."""
+        run, post = "/api/runs/{run}", ["POST"]
+        return [
+            Route("/", self._show_page),
+            Route("/examples/{index}", self._example),
+            Route("/api/model", self._model),
+            Route("/api/predict", self._predict, methods=post),
+            Route(f"{run}/more", self._more, methods=post),
+            Route(f"{run}/stop", self._stop, methods=post),
+            Route(f"{run}/attack", self._attack, methods=post),
+        ]
+
+    async def _show_page(self, request: Request) -> Response:
         return HTMLResponse(self._page, headers={"Content-Security-Policy": self._policy})
 
-    async def model(self, request: Request) -> Response:
-        """What the server predicts with."""
+    async def _model(self, request: Request) -> Response:
         return JSONResponse(model_facts(self.predictor, self.config))
 
-    async def example(self, request: Request) -> Response:
-        """The file of an example."""
-        index = request.path_params["index"]
-        if index >= len(self.examples):
+    async def _example(self, request: Request) -> Response:
+        known = {str(index): content for index, (_, content, _) in enumerate(self.examples)}
+        if (content := known.get(request.path_params["index"])) is None:
             raise HTTPException(404, "there is no such example")
-        return Response(self.examples[index][1], media_type="application/octet-stream")
+        return Response(content, media_type="application/octet-stream")
 
-    async def predict(self, request: Request) -> Answer:
-        """Predict an uploaded image."""
+    async def _predict(self, request: Request) -> Answer:
         draws, task = self._draws(request), self._place()
         try:
             content = await read_upload(request, self.config.bytes)
@@ -94,8 +92,7 @@ class Service:
             self.runs.popitem(last=False)
         return self._start(request, task, run, partial(run.grow, draws=draws, copies=_streams(request)))
 
-    async def more(self, request: Request) -> Answer:
-        """Make more draws of a run."""
+    async def _more(self, request: Request) -> Answer:
         run, draws = self._idle_run(request), self._draws(request)
         if run.live.draws + draws > _MOST_DRAWS:
             raise HTTPException(
@@ -103,14 +100,12 @@ class Service:
             )
         return self._start(request, self._place(), run, partial(run.grow, draws=draws, copies=_streams(request)))
 
-    async def stop(self, request: Request) -> Response:
-        """End the draws of a run soon; its stream ends with what is proved."""
+    async def _stop(self, request: Request) -> Response:
         run = self._run(request)
         run.stopped.set()
         return JSONResponse({"run": run.id})
 
-    async def attack(self, request: Request) -> Answer:
-        """Attack the image of a run."""
+    async def _attack(self, request: Request) -> Answer:
         run, radius = self._idle_run(request), self._radius(request)
         return self._start(request, self._place(), run, partial(attack_run, run, radius=radius))
 
@@ -182,16 +177,14 @@ class Service:
 def make_app(service: Service, names: Sequence[str] = ()) -> Starlette:
     """The application around a service, for any ASGI server; it refuses what another site's page asks for.
 
-    Args:
-        service: What answers.
-        names: The names by which this machine may be called, beside IP addresses and localhost.
+    `names` are those by which this machine may be called, beside IP addresses and localhost.
 
     >>> from multiguard import Smoother, TopK
     >>> from multiguard.smooth.config import PredictConfig
     >>> colours = Smoother(lambda x: x.mean((2, 3)), 0.5, labels=["red", "green", "blue"], device="cpu")
     >>> app = make_app(Service(Predictor(colours, TopK(1, k_prime=1), 8, "colours", PredictConfig()), ServeConfig()))
     >>> [route.path for route in app.routes][:3]
-    ['/', '/examples/{index:int}', '/api/model']
+    ['/', '/examples/{index}', '/api/model']
     """
 
     @asynccontextmanager
@@ -200,17 +193,10 @@ def make_app(service: Service, names: Sequence[str] = ()) -> Starlette:
         yield
         service.worker.stop()
 
-    routes = [
-        Route("/", service.page),
-        Route("/examples/{index:int}", service.example),
-        Route("/api/model", service.model),
-        Route("/api/predict", service.predict, methods=["POST"]),
-        Route("/api/runs/{run}/more", service.more, methods=["POST"]),
-        Route("/api/runs/{run}/stop", service.stop, methods=["POST"]),
-        Route("/api/runs/{run}/attack", service.attack, methods=["POST"]),
-    ]
     guard = Middleware(Access, names=names)
-    return Starlette(routes=routes, middleware=[guard], lifespan=lifespan, exception_handlers={HTTPException: _error})
+    return Starlette(
+        routes=service.routes, middleware=[guard], lifespan=lifespan, exception_handlers={HTTPException: _error}
+    )
 
 
 def serve(
@@ -218,13 +204,8 @@ def serve(
 ) -> None:
     """Serve the live page until a signal comes; every number it tells to be proved holds, as `Service` says.
 
-    A port in use raises an error before the model is loaded.
-
-    Args:
-        config: Where the page is, and what a request may cost.
-        model: The model.
-        predict: How it is smoothed.
-        ready: Called with the name of the model and the address, once the page can be opened.
+    A port in use raises an error before the model is loaded. `ready` is called with the name of the model and the
+    address, once the page can be opened.
     """
     listening, address = listen(config)
     predictor = make_predictor(model, predict)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,10 @@ from multiguard.data.image import decode_image, read_image_bytes
 from multiguard.data.sample import Sample
 from multiguard.errors import ImageError, InvalidInputError
 from multiguard.io.rounding import confidence, plain, round_down
+from multiguard.report.page import ASSETS as REPORT_ASSETS
 from multiguard.report.page import as_script_json, page_environment, policy_hash
 from multiguard.report.thumbnails import make_thumbnail
-from multiguard.serve.limits import ServeConfig
+from multiguard.serve.config import ServeConfig
 from multiguard.smooth.predictor import Predictor
 from multiguard.version import __version__
 
@@ -25,11 +25,13 @@ _MOST = 8  # examples
 _PHOTOS = Path(multiguard.data.__file__).parent / "photos"
 _PHOTO_SIZE = 64  # pixels per side
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif")
-_STYLES = (("report", "report.css"), ("serve", "serve.css"))
+_ASSETS = Path(__file__).parent / "assets"
+_STYLES = (REPORT_ASSETS / "report.css", _ASSETS / "serve.css")
 _SCRIPTS = (
-    ("report", "elements.js"),
-    *(("serve", name) for name in ("claims.js", "attack.js", "stream.js", "source.js")),
+    REPORT_ASSETS / "elements.js",
+    *(_ASSETS / f"{name}.js" for name in ("claims", "attack", "stream", "source")),
 )
+_NOT_OURS = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _PLACES, _TICK = 31, 5  # of the slider, and how many places are from tick to tick
 _REACH = 3  # of the slider, in typical radii of the noise
 _LONGEST, _DECIMALS = 6, 4  # of a radius as text: longer ones are rounded down
@@ -57,14 +59,14 @@ def model_facts(predictor: Predictor, config: ServeConfig) -> dict[str, Any]:
 
 
 def make_page(predictor: Predictor, config: ServeConfig, examples: Sequence[Example]) -> tuple[str, str]:
-    """The page, and the policy under which a browser may show it: only these scripts and styles, and no other site."""
+    """The page, and the policy for browsers: this script and this style alone, and nothing from other sites."""
     from markupsafe import Markup
 
     facts, noise = model_facts(predictor, config), predictor.smoother.settings.noise
     grid = slider_radii(noise)
     start = int(np.argmin(np.abs(np.array(grid) - noise.typical_radius / 2)))
-    style = "\n".join(_text(*name) for name in _STYLES)
-    script = f'(() => {{\n"use strict";\n{"".join(_text(*name) for name in _SCRIPTS)}}})();\n'
+    style = "\n".join(_asset(name) for name in _STYLES)
+    script = f'(() => {{\n"use strict";\n{"".join(map(_asset, _SCRIPTS))}}})();\n'
     data = facts | {
         "grid": grid,
         "threats": [noise.threat_words(_shown(radius)) for radius in grid],
@@ -74,46 +76,26 @@ def make_page(predictor: Predictor, config: ServeConfig, examples: Sequence[Exam
         "confidence": confidence(facts["alpha"]),
         "examples": len(examples),
     }
-    text = (
-        page_environment(Path(__file__).parent / "assets")
-        .get_template("serve.html")
-        .render(
-            facts=facts,
-            top_k=predictor.rule.ranked,
-            confidence=data["confidence"],
-            examples=examples,
-            last=len(data["grid"]) - 1,
-            start=start,
-            ticks=list(enumerate(grid))[::_TICK],
-            noise=noise,
-            style=Markup(style),
-            script=Markup(script),
-            data=Markup(as_script_json(data)),
-        )
-    )
-    return text, _policy(script, style)
+    values = {"facts": facts, "examples": examples, "noise": noise, "start": start, "confidence": data["confidence"]}
+    values |= {"top_k": predictor.rule.ranked, "last": len(grid) - 1, "ticks": list(enumerate(grid))[::_TICK]}
+    values |= {"style": Markup(style), "script": Markup(script), "data": Markup(as_script_json(data))}
+    allowed = f"script-src {policy_hash(script)}; style-src {policy_hash(style)}; img-src 'self' data: blob:"
+    policy = f"default-src 'none'; {allowed}; connect-src 'self'; media-src blob:; {_NOT_OURS}"
+    return page_environment(_ASSETS).get_template("serve.html").render(values), policy
 
 
 def find_examples(folder: Path | None, size: int) -> tuple[Example, ...]:
-    """The first few images of a folder, by name; without a folder the package's photos, for models that take photos.
-
-    Args:
-        folder: The folder; `InvalidInputError` if it holds no readable image.
-        size: Height and width of the model's images; for small ones photos say nothing.
-    """
+    """The first images of a folder, by name; without one the package's photos, unless the model takes small images."""
     if folder is None:
-        return tuple(_read(_PHOTOS)) if size >= _PHOTO_SIZE and _PHOTOS.is_dir() else ()
-    if not folder.is_dir():
-        raise InvalidInputError(f"examples is {folder}, which is not a folder")
-    found = tuple(_read(folder))
+        return tuple(_read(_PHOTOS)) if size >= _PHOTO_SIZE else ()
+    found = tuple(_read(folder)) if folder.is_dir() else ()
     if not found:
-        raise InvalidInputError(f"examples is {folder}, which holds no readable image")
+        raise InvalidInputError(f"examples is {folder}, which is no folder of readable images")
     return found
 
 
 def _read(folder: Path) -> Iterator[Example]:
-    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES)
-    for path in files[:_MOST]:
+    for path in sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES)[:_MOST]:
         with suppress(ImageError):  # the others may do
             content = read_image_bytes(path)
             thumbnail, *_ = make_thumbnail(Sample(path.name, decode_image(content, source=path), ()))
@@ -143,13 +125,5 @@ def _shown(radius: float) -> float:
     return radius if len(plain(radius)) <= _LONGEST else float(round_down(radius, _DECIMALS))
 
 
-def _text(room: str, name: str) -> str:
-    return (files(f"multiguard.{room}") / "assets" / name).read_text(encoding="utf-8")
-
-
-def _policy(script: str, style: str) -> str:
-    """Nothing runs or is applied but this script and this style, and nothing is fetched from elsewhere."""
-    allowed = {"script-src": script, "style-src": style}
-    hashes = "; ".join(f"{name} {policy_hash(text)}" for name, text in allowed.items())
-    rest = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    return f"default-src 'none'; {hashes}; img-src 'self' data: blob:; connect-src 'self'; media-src blob:; {rest}"
+def _asset(path: Path) -> str:
+    return path.read_text(encoding="utf-8")

@@ -57,21 +57,14 @@ def _claims(found: Prediction) -> dict[str, Any]:
 
 
 class Run:
-    """One image and its draws; every number that it sends holds when it is sent.
-
-    Attributes:
-        id: A name that nobody can guess.
-        image: (3, height, width) uint8, as the model gets it.
-        live: The draws, and what they prove.
-        stopped: Set to end the draws after the next few.
-    """
+    """One image, (3, height, width) uint8 as the model gets it, and its draws; what it sends holds when it is sent."""
 
     def __init__(self, predictor: Predictor, image: NDArray[np.uint8], digest: str) -> None:
         self.id, self.predictor, self.image = secrets.token_urlsafe(16), predictor, image
         part = predictor.config
         how: dict[str, Any] = {"pilot_draws": part.pilot_draws, "alpha": part.alpha, "image_id": digest}
         self.live = LivePrediction(predictor.smoother, image, predictor.rule, **how)
-        self.stopped = threading.Event()
+        self.stopped = threading.Event()  # set to end the draws after the next few
         self.busy = False
         self._chunk = self.live.batch
 
@@ -116,22 +109,18 @@ class Run:
 
     def _progress(self, copy: bool) -> dict[str, Any]:
         """How many draws there are, which labels they returned, and on request the last noisy copy."""
-        live, choosing = self.live, self.live.draws == 0
-        hits = live.hits  # none in the moment when the labels are chosen
-        shown = [*(live.labels or ()), *np.argsort(-hits, kind="stable")[: _OTHERS + len(live.labels or ())].tolist()]
-        known = list(dict.fromkeys(label for label in shown if label in (live.labels or ()) or hits[label]))
-        made = live.pilot_draws_made if choosing else live.draws
-        message: dict[str, Any] = {"phase": "pilot" if choosing else "certify", "draws": made}
-        message |= {"chosen": list(live.labels or ()), "hits": [[label, int(hits[label])] for label in known]}
+        live, chosen, hits = self.live, list(self.live.labels or ()), self.live.hits  # none when labels are just chosen
+        frequent = np.argsort(-hits, kind="stable")[: _OTHERS + len(chosen)].tolist()
+        known = [label for label in dict.fromkeys([*chosen, *frequent]) if label in chosen or hits[label]]
+        phase: Literal["pilot", "certify"] = "certify" if live.draws else "pilot"
+        made = live.draws or live.pilot_draws_made
+        message: dict[str, Any] = {"phase": phase, "draws": made, "chosen": chosen}
+        message |= {"hits": [[label, int(hits[label])] for label in known]}
         if copy:
-            message |= {"copy": self._copy("pilot" if choosing else "certify", made - 1)}
+            seeds: dict[str, Any] = {"noise_seed": live.noise_seed, "image_id": live.image_id, "stream": phase}
+            noisy = self.predictor.smoother.noisy(self.image, made - 1, **seeds)
+            message |= {"copy": {"draw": made - 1, "uri": image_uri(noisy, _COPY_QUALITY)}}
         return message
-
-    def _copy(self, stream: Any, draw: int) -> dict[str, Any]:
-        """The noisy copy of a draw."""
-        live, smoother = self.live, self.predictor.smoother
-        noisy = smoother.noisy(self.image, draw, noise_seed=live.noise_seed, image_id=live.image_id, stream=stream)
-        return {"draw": draw, "uri": image_uri(noisy, _COPY_QUALITY)}
 
 
 def attack_run(run: Run, task: Task, radius: float) -> None:

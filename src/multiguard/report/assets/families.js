@@ -47,7 +47,7 @@ class FamilyView {
     });
     const title = this.root.querySelector(".family-title");
     title.textContent = family.title;
-    title.hidden = !family.title || (this.families.length < 2 && ["methods", "rules"].includes(family.key));
+    title.hidden = !family.title || (this.families.length < 2 && family.key === "methods");
     this.root.querySelector(".what").textContent = family.symbol;
     this.root.querySelector(".note").textContent = family.note;
     this.makeRows();
@@ -103,4 +103,4 @@ function differenceWords(line, score, index) {
   return [element("small", { class: `difference${sure}` }, `${value} `, element("span", {}, `(${low} to ${high})`))];
 }
 
-const TAB_WORDS = { methods: "Methods", k_prime: "k′", k: "k", threshold: "t", n: "n", alpha: "α", noise: "Noise", training: "Training noise", runs: "Other runs" };
+const TAB_WORDS = { methods: "Methods", k_prime: "k′", k: "k", threshold: "t", n: "n", alpha: "α", noise: "Noise", training: "Training noise" };

@@ -5,10 +5,8 @@ const methodsFamily = data.families.find((family) => family.key === "methods");
 const SWEEPS = ["k_prime", "k", "threshold", "n", "alpha"];
 const views = [new FamilyView("methods", [methodsFamily])];
 const sweeps = data.families.filter((family) => SWEEPS.includes(family.key));
-const runs = data.families.filter((family) => ["noise", "training", "runs"].includes(family.key));
+const runs = data.families.filter((family) => ["noise", "training"].includes(family.key));
 if (sweeps.length) views.push(new FamilyView("sweeps", sweeps));
-const rules = data.families.filter((family) => family.key === "rules");
-if (rules.length) views.push(new FamilyView("rules", rules));
 if (runs.length) views.push(new FamilyView("runs", runs));
 const followers = [...views, new LabelStrips(), new Gallery()];
 

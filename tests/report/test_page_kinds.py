@@ -1,9 +1,11 @@
-"""Pages of the threshold rule, of predicted labels and of adaptive draws, in a real browser."""
+"""Other kinds of pages in a browser: threshold rule, predicted labels, adaptive draws, odd radii, hostile names."""
 
 import math
+from decimal import Decimal
 from itertools import product
 from pathlib import Path
 
+import matplotlib.path
 import numpy as np
 import pytest
 from tests.report.browsing import (
@@ -18,13 +20,14 @@ from tests.report.browsing import (
     slide_to,
     table,
 )
-from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, changed, make_run
+from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, changed, make_run
 
 from multiguard.certify import certified_size
 from multiguard.evaluate import CertifyConfig, Curve
 from multiguard.io.rounding import percent_value, round_up
 from multiguard.report import Study, write_page
 
+ODD_STEP = 0.0471234567890127
 MOST_CEILINGS = 4
 CARD = {
     "sizes": ".ceilings .size",
@@ -55,18 +58,6 @@ def test_slider_with_ceilings(threshold: Study, pages: dict[str, Path], opened) 
     assert len({tuple(shown(own["joint"], COLUMNS, index)) for index in (0, 4, 10, 30)}) > 2
 
 
-def test_both_rules(threshold: Study, pages: dict[str, Path], opened) -> None:
-    """Both rules are compared."""
-    page = opened(pages["threshold"]).page
-    runs = {"threshold, t = 0.3": threshold.main, "top-k, k′ = 2, k = 5": threshold.beside["ranked"]}
-    for index in (0, 10):
-        slide_to(page, index)
-        for name, run in runs.items():
-            curve = next(curve for curve in run.curves if curve.config == run.certificates.config)
-            assert table(page, "rules")[name] == shown(curve, COLUMNS, index)
-    assert page.locator("#sweeps [role=tab]").all_inner_texts() == ["t", "n", "α"]
-
-
 def ceilings(radii: np.ndarray, farthest: float) -> list[tuple[str, str]]:
     """The rows of ceilings that a card has room for: none is passed over that is smaller and says as much."""
     reached = next((m for m, radius in enumerate(radii) if radius >= farthest), len(radii) - 1)
@@ -79,13 +70,12 @@ def ceilings(radii: np.ndarray, farthest: float) -> list[tuple[str, str]]:
     return names + [(f"≤\u2009{m}", radius_value(kept[m])) for m in new[:MOST_CEILINGS]]
 
 
-@pytest.mark.parametrize("method", ["joint", "independent"])
-def test_cards_with_ceilings(threshold: Study, pages: dict[str, Path], opened, method: str) -> None:
-    """Cards show floors and ceilings."""
+def test_cards_with_ceilings(threshold: Study, pages: dict[str, Path], opened) -> None:
+    """Cards show floors and ceilings of the chosen method."""
     page, certificates = opened(pages["threshold"]).page, threshold.main.certificates
     grid = threshold.main.curves[0].scores.radius
-    page.locator("#method").select_option(method)
-    for step in (0, 5, 20):
+    for method, step in (("joint", 5), ("independent", 0), ("independent", 20)):
+        page.locator("#method").select_option(method)
         slide_to(page, step)
         for card in cards(page, **CARD):
             index = certificates.ids.index(card["id"])
@@ -211,3 +201,96 @@ def test_full_alpha(pages: dict[str, Path], opened) -> None:
     page = opened(pages["threshold"]).page
     heading = page.locator(".card .true li:first-child").first
     assert heading.locator("span").last.text_content() == "alone (full α) up to"
+
+
+def test_staircase_of_bands(tmp_path: Path, opened) -> None:
+    """A band has the steps of its curve: between two radii it is the one at the larger."""
+    banded = Study(make_run(tmp_path, bands=0.9))
+    write_page(banded, tmp_path / "report.html")
+    page = opened(tmp_path / "report.html").page
+    plot = page.locator("#methods [data-chart=precision] .plot")
+    plot.locator(".js-fill").first.wait_for(state="attached")
+    x, y, shape = plot.evaluate("({ _fullData: [band] }) => [band.x, band.y, band.line.shape]")
+    curve = banded.main_curve("joint", "mean")
+    grid, outline = curve.scores.radius, matplotlib.path.Path(np.column_stack([x, y]))
+    low, high = (100 * end for end in curve.bands.precision)
+    steps = np.flatnonzero(high[1:] > low[1:] + 1) + 1
+    assert (shape, len(steps) > 0) == ("linear", True)
+    for i in steps:
+        ends = (low[i] - 0.5, low[i] + 0.5, high[i] - 0.5, high[i] + 0.5)
+        inside = [outline.contains_point((grid[i - 1 : i + 1].mean(), y)) for y in ends]
+        assert inside == [False, True, True, False]
+
+
+@pytest.fixture(scope="module")
+def odd_path(tmp_path_factory) -> Path:
+    """A page whose radii have all the digits of a float, of images of one size."""
+    folder = tmp_path_factory.mktemp("odd")
+    study = Study(make_run(folder, step=ODD_STEP))
+    write_page(study, folder / "report.html", images=NoiseImages(study.main.certificates.ids, side=40))
+    return folder / "report.html"
+
+
+def test_exact_radii(odd_path: Path, opened) -> None:
+    """Radii are shown with all their digits, also where the pointer is over a chart."""
+    page = opened(odd_path).page
+    for index in (1, 7, 20):
+        slide_to(page, index)
+        radius = Decimal(repr(ODD_STEP)) * index
+        assert page.locator("#radius-shown").inner_text() == repr(float(radius))
+        assert set(page.locator("[data-radius]").all_text_contents()) == {repr(float(radius))}
+
+
+def test_pixel_steps(odd_path: Path, opened) -> None:
+    """How far all colour values can move is rounded down."""
+    page, seen = opened(odd_path).page, set()
+    for index in (0, 1, 2, 3, 11, 23, 31):
+        slide_to(page, index)
+        shown = Decimal(page.locator("#size-words b").inner_text().removesuffix(" of 255"))
+        exact = 255 * (Decimal(repr(ODD_STEP)) * index) / Decimal(3 * 40 * 40).sqrt()
+        assert shown <= exact < shown * Decimal("1.1") or shown == exact == 0
+        seen.add(shown)
+    assert len(seen) == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme"), [("labelled", "dark"), ("hostile", "light"), ("threshold", "dark"), ("unlabelled", "light")]
+)
+def test_quiet(pages: dict[str, Path], name: str, scheme: str, opened) -> None:
+    """On no kind of page is anything fetched and does anything fail, and a phone never scrolls it sideways."""
+    assert_quiet(opened(pages[name], scheme=scheme), pages[name])
+    assert_all_fits(opened(pages[name], width=390).page, 390)
+
+
+def test_hostile_names(hostile_study: Study, pages: dict[str, Path], opened) -> None:
+    """Hostile names stay text."""
+    page = opened(pages["hostile"]).page
+    page.locator("#show-all").click()
+    assert set(HOSTILE_IDS) <= set(shown_ids(page))
+    headings = page.locator(".card h3").all_text_contents()
+    assert set(HOSTILE_IDS) <= set(headings)
+    bars = "\n".join(page.locator(".label-strips .name").all_text_contents())
+    present = {label for true in hostile_study.main.certificates.labels for label in true}
+    assert all(HOSTILE_LABELS[label] in bars for label in present)
+    assert page.locator("h1").inner_text() == hostile_study.title
+    assert page.title() == hostile_study.title
+    assert hostile_study.commands[0] == page.locator("#provenance pre").inner_text()
+    assert (
+        page.evaluate("document.querySelectorAll('main img:not(.card img), main b img, [onerror], [onload]').length")
+        == 0
+    )
+    assert page.locator("script").count() == 3
+
+
+def test_hovered_names(pages: dict[str, Path], opened) -> None:
+    """A hovered chart names its lines as they are."""
+    page = opened(pages["hostile"]).page
+    page.locator("#runs").scroll_into_view_if_needed()
+    plot = page.locator("#runs .plot").first
+    plot.locator(".js-line").first.wait_for(state="attached")
+    plot.hover()
+    plot.locator(".hoverlayer .legendtext").first.wait_for(state="attached")
+    shown = "\n".join(plot.locator(".hoverlayer .legendtext").all_text_contents())
+    assert all(
+        name in shown for name in ("σ = 0.25 (<b>again</b>)", "σ = 0.25 (<img src=x onerror=alert(7)>)", "σ = 0.5")
+    )

@@ -6,8 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from multiguard.errors import InvalidInputError
 from multiguard.io.config import Config, Count, Positive, described
+
+Host = Annotated[str, Meta(min_length=1, title="an address; 0.0.0.0 lets every machine in")]
 
 
 class ServeConfig(Config, frozen=True):
@@ -17,7 +18,7 @@ class ServeConfig(Config, frozen=True):
     2000000
     """
 
-    host: Annotated[str, described("Address; 0.0.0.0 lets other machines in.")] = "127.0.0.1"
+    host: Annotated[Host, described("Address; 0.0.0.0 lets other machines in.")] = "127.0.0.1"
     port: Annotated[Annotated[int, Meta(ge=0, lt=65536)], described("Port to listen on; 0 for any free one.")] = 8000
     examples: Annotated[Path | None, described("A folder of images to offer.")] = None
     draws: Annotated[
@@ -27,11 +28,6 @@ class ServeConfig(Config, frozen=True):
     megabytes: Annotated[Positive, described("The largest upload.")] = 20.0
     megapixels: Annotated[Positive, described("The largest image.")] = 50.0
     queue: Annotated[Count, described("Requests under way; more are refused.")] = 8
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.host:
-            raise InvalidInputError("host is empty, which would let every machine in; write 0.0.0.0 for that")
 
     @property
     def local(self) -> bool:
