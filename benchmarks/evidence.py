@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from multiguard.certify import Gaussian
-from multiguard.models.model_folder import WEIGHTS_FILE, read_card, write_card
+from multiguard.models.card import WEIGHTS_FILE, read_card, write_card
 from multiguard.models.spec import CARD_FILE
 
 _TRAINING = shlex.split(

@@ -25,8 +25,9 @@ from multiguard.evaluate import Results, read_certificates
 from multiguard.evaluate.scores import label_scores
 from multiguard.io.rounding import percent, plain
 from multiguard.models.built_in import MEASURED_FILE, TEXT_FILE
+from multiguard.models.card import WEIGHTS_FILE, ModelCard, read_card, write_card
 from multiguard.models.classifier import Classifier
-from multiguard.models.model_folder import WEIGHTS_FILE, ModelCard, load_folder, read_card, write_card
+from multiguard.models.model_folder import load_folder
 from multiguard.models.spec import BUILT_IN, CARD_FILE
 from multiguard.train.trainer import noisy_map
 

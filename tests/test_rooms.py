@@ -1,4 +1,4 @@
-"""The mathematics, the results and the report work where torch does not exist."""
+"""Everything but torch models, training and attacks works where torch does not exist."""
 
 import re
 import subprocess
@@ -8,8 +8,54 @@ from pathlib import Path
 import pytest
 import yaml
 
-BLOCK = "import sys; sys.modules['torch'] = None\n"
+BLOCK = """
+import sys
+
+class WithoutTorch:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+    def find_spec(self, name, *rest):
+        return None if name.partition(".")[0] == "torch" else self.finder.find_spec(name, *rest)
+
+sys.meta_path[:] = map(WithoutTorch, sys.meta_path)
+"""
 WITHOUT_TORCH = ["certify", "data", "evaluate", "io", "report", "votes"]
+CORE = [
+    "models.loading",
+    "models.onnx",
+    "models.sklearn",
+    "smooth.dataset",
+    "smooth.predictor",
+    "smooth.probe",
+    "smooth.vote",
+]
+IMPORTS = "import numpy as np, multiguard\nfrom multiguard import Smoother, TopK\nrows = np.eye(3)[[0, 1, 2] * 4]\n"
+CERTIFIED = """
+smoother = Smoother(model, sigma=0.25)
+results = smoother.certify((rows, [[0], [1], [2]] * 4), TopK(1, k_prime=1), draws=300, progress=False)
+assert results.recall(0.25) == 1.0
+assert smoother.predict(rows[0], TopK(1, k_prime=1), noise_seed=0).labels == (0,)
+assert "arrays" in results.provenance["device"] and "torch" not in results.provenance["versions"]
+"""
+MODELS = {
+    "numpy": "model = lambda x: 1.0 * x\n",
+    "sklearn": """
+from sklearn.linear_model import LogisticRegression
+model = LogisticRegression(C=100).fit(rows, [0, 1, 2] * 4)
+""",
+    "onnx": """
+import onnxruntime
+from onnx import helper
+graph = [helper.make_tensor_value_info(name, 1, ["N", 3]) for name in ("rows", "scores")]
+graph = helper.make_graph([helper.make_node("Identity", ["rows"], ["scores"])], "same", graph[:1], graph[1:])
+model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+model = onnxruntime.InferenceSession(model.SerializeToString())
+""",
+}
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
@@ -17,8 +63,8 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_imports_without_torch() -> None:
-    """Seven rooms import where torch is not installed."""
-    finished = run("".join(f"import multiguard.{room}\n" for room in WITHOUT_TORCH))
+    """Six rooms, and the core of two others, import where torch is not installed."""
+    finished = run("".join(f"import multiguard.{room}\n" for room in WITHOUT_TORCH + CORE))
     assert finished.returncode == 0, finished.stderr
 
 
@@ -49,3 +95,29 @@ def test_lowest_versions() -> None:
     assert [path for path in named if not (root / path).exists()] == []
     jobs = yaml.safe_load((root / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))["jobs"]
     assert any(step.get("run") == "make lowest" for step in jobs["lowest"]["steps"])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_smooths_without_torch(model: str) -> None:
+    """A NumPy function, an estimator and an ONNX session are certified and predicted where torch is not installed."""
+    finished = run(IMPORTS + MODELS[model] + CERTIFIED)
+    assert finished.returncode == 0, finished.stderr
+
+
+COMMANDS = """
+import sys
+sys.argv = {!r}
+from multiguard.__main__ import main
+main()
+"""
+
+
+def test_commands_without_torch(tmp_path: Path) -> None:
+    """Votes of a NumPy function, and the prediction of a photo, where torch is not installed."""
+    own, votes = tmp_path / "own.py", tmp_path / "votes"
+    own.write_text("def scores(images):\n    return images.reshape(len(images), -1)[:, :10]\n")
+    vote = f"vote --data digits --model {own}:scores --images 3 --draws 20 --sigma 0.5 --out {votes}"
+    photo = Path(__file__).parent.parent / "src/multiguard/data/photos/coffee.jpg"
+    for line in (vote,):
+        finished = run(COMMANDS.format(["multiguard", *line.split()]))
+        assert finished.returncode == 0, finished.stderr

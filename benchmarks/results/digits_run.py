@@ -7,7 +7,8 @@ from typing import Any
 from benchmarks.results.drawing import IMAGES, study_figures
 from benchmarks.results.markdown_tables import family_table, markdown
 from multiguard.io.rounding import plain
-from multiguard.models.model_folder import CARD_FILE, ModelCard, read_card
+from multiguard.models.card import ModelCard, read_card
+from multiguard.models.spec import CARD_FILE
 from multiguard.report import Study
 from multiguard.report.words import curve_left_out
 from multiguard.run.arms import read_arms

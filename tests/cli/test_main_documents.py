@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from multiguard.cli.main import app
 from multiguard.data import DigitsDataset
-from multiguard.models.model_folder import read_card
+from multiguard.models.card import read_card
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

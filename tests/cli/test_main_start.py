@@ -97,15 +97,15 @@ for words in json.loads(sys.argv[1]):
 
 
 def test_without_torch(tmp_path):
-    """Votes are certified and reported where torch is not installed; voting says what to install."""
+    """Votes are certified and reported where torch is not installed; training says what to install."""
     random_votes(tmp_path / "votes", images=3, draws=30)
     certify = ["certify", str(tmp_path / "votes"), "--k", "3", "--k-prime", "2"]
     report = ["report", str(tmp_path / "certificates"), "--no-images"]
-    vote = ["vote", "--model", "m:f", "--data", "digits", "--sigma", "1", "--out", str(tmp_path / "new")]
-    asked = [sys.executable, "-c", WITHOUT_TORCH, json.dumps([certify, report, vote])]
+    train = ["train", "--data", "digits", "--sigma", "1", "--out", str(tmp_path / "new")]
+    asked = [sys.executable, "-c", WITHOUT_TORCH, json.dumps([certify, report, train])]
     done = subprocess.run(asked, capture_output=True, text=True, env=dict(os.environ), check=False)
     assert [line for line in done.stdout.splitlines() if line.startswith("exit")] == ["exit 0", "exit 0", "exit 2"]
-    assert done.stderr == "multiguard: vote needs torch: pip install 'multiguard[torch]'\n"
+    assert done.stderr == "multiguard: train needs torch: pip install 'multiguard[torch]'\n"
     assert (tmp_path / "report.html").is_file()
 
 

@@ -9,7 +9,7 @@ from tests.pipeline.tiny_run import command
 from multiguard.certify import BandAblation, Threshold, certified_radii
 from multiguard.data import DigitsDataset
 from multiguard.evaluate import read_certificates
-from multiguard.models.model_folder import read_card
+from multiguard.models.card import read_card
 from multiguard.votes import read_votes
 
 TRAIN = ["train", "--data", "digits", "--size", 16, "--model", "cnn:2", "--epochs", 1, "--images", 64]

@@ -22,7 +22,8 @@ from tests.fuzz.mutations import (
 from multiguard.certify import Gaussian
 from multiguard.models import load
 from multiguard.models.backbone import build_backbone
-from multiguard.models.model_folder import ModelCard, load_folder, read_card, save_folder
+from multiguard.models.card import ModelCard, read_card
+from multiguard.models.model_folder import load_folder, save_folder
 from multiguard.models.weight_files import read_weights
 
 LABELS = ("a", "b", "c")

@@ -15,7 +15,8 @@ from multiguard.io.records import decode_json
 from multiguard.models import load, spec
 from multiguard.models.backbone import build_backbone
 from multiguard.models.built_in import MEASURED_FILE, TEXT_FILE, model_card, read_measured
-from multiguard.models.model_folder import ModelCard, read_card, save_folder
+from multiguard.models.card import ModelCard, read_card
+from multiguard.models.model_folder import save_folder
 
 LARGEST = 12_000_000  # bytes of weights
 MEASURED = Measured(

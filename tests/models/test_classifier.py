@@ -1,13 +1,13 @@
 """A classifier's state, and the labels that it does not name."""
 
+import numpy as np
 import pytest
 import torch
 from small_models import LABELS, small_network
 
 from multiguard.errors import ModelError
-from multiguard.models import classifier as classifier_module
-from multiguard.models import load
-from multiguard.models.classifier import state_checksum, state_hash, state_sums
+from multiguard.models import load, torch_model
+from multiguard.models.torch_model import state_checksum, state_hash, state_sums
 
 
 def test_state_hash():
@@ -48,7 +48,7 @@ def _states():
 @pytest.mark.parametrize("parts", [1 << 22, 4, 1])
 def test_state_sums(monkeypatch, parts):
     """The sums, like the hash, see a change of any one value; the order in memory does not matter to them."""
-    monkeypatch.setattr(classifier_module, "_WORDS_AT_ONCE", parts)
+    monkeypatch.setattr(torch_model, "_WORDS_AT_ONCE", parts)
     states = list(_states())
     for digest in (state_sums, state_hash):
         assert len({digest(state) for state in states}) == len(states)
@@ -95,7 +95,7 @@ def test_state_of_another_device(monkeypatch):
     """Sums stand for a state that is not on the host, the hash for one that is."""
     with torch.device("meta"):
         other = small_network()
-    monkeypatch.setattr(classifier_module, "state_sums", lambda module: "sums")
+    monkeypatch.setattr(torch_model, "state_sums", lambda module: "sums")
     assert state_checksum(other) == "sums"
     assert state_checksum(small_network()) == state_hash(small_network())
 
@@ -104,4 +104,4 @@ def test_wrong_input_shape():
     """A model that cannot read the first input is named, with the shape of that input."""
     classifier = load(torch.nn.Sequential(torch.nn.Linear(20, 6)))
     with pytest.raises(ModelError, match=r"Sequential failed on an input of shape \(7,\): mat1 and mat2"):
-        classifier.find_labels(torch.zeros(1, 7))
+        classifier.ready(np.zeros((1, 7), np.float32))

@@ -36,7 +36,8 @@ def test_undeclared_options():
     assert (classifier.num_labels, classifier.output) == (None, None)
     with pytest.raises(ModelError, match="give labels="):
         _ = classifier.label_names
-    assert classifier.find_labels(torch.zeros(2, 3, 8, 8)) == classifier.label_names == ("0", "1", "2", "3")
+    classifier.ready(np.zeros((2, 3, 8, 8), np.float32))
+    assert classifier.label_names == ("0", "1", "2", "3")
     with pytest.raises(ModelError, match="'scores'"):
         load(small_network(), labels=LABELS, output="scores")
     with pytest.raises(ModelError, match="has its own weights"):

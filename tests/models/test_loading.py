@@ -8,7 +8,8 @@ from multiguard.certify import Gaussian
 from multiguard.errors import ModelError
 from multiguard.models import load
 from multiguard.models.backbone import build_backbone
-from multiguard.models.model_folder import ModelCard, save_folder
+from multiguard.models.card import ModelCard
+from multiguard.models.model_folder import save_folder
 from multiguard.models.spec import parse_spec
 
 

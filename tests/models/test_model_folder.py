@@ -10,9 +10,10 @@ from multiguard.certify import Gaussian
 from multiguard.errors import ModelError
 from multiguard.models import model_folder
 from multiguard.models.backbone import build_backbone, check_backbone
+from multiguard.models.card import ModelCard, read_card
 from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet
-from multiguard.models.model_folder import ModelCard, load_backbone, load_folder, read_card, save_folder
+from multiguard.models.model_folder import load_backbone, load_folder, save_folder
 
 
 def card(**changes):

@@ -7,7 +7,8 @@ from torch.nn import functional
 
 from multiguard.certify import Gaussian
 from multiguard.models.backbone import build_backbone
-from multiguard.models.model_folder import ModelCard, load_folder, save_folder
+from multiguard.models.card import ModelCard
+from multiguard.models.model_folder import load_folder, save_folder
 from multiguard.models.networks import (
     DenoisingNetwork,
     EfficientNetLite,

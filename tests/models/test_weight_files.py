@@ -11,7 +11,8 @@ import torch
 from small_models import Trap
 
 from multiguard.errors import ModelError
-from multiguard.models.weight_files import import_library, read_weights
+from multiguard.models.spec import import_library
+from multiguard.models.weight_files import read_weights
 
 
 @pytest.mark.parametrize("save", [torch.save, lambda thing, file: file.write_bytes(pickle.dumps(thing))])
@@ -51,7 +52,7 @@ def test_broken_library(tmp_path, monkeypatch):
 
 
 PROGRAM = """
-from multiguard.models.weight_files import import_library
+from multiguard.models.spec import import_library
 timm, transformers = import_library("timm", "timm"), import_library("transformers", "hf")
 timm.create_model("resnet10t", num_classes=3)
 transformers.ViTForImageClassification

@@ -14,7 +14,7 @@ PROBLEMS = {
     "raise": "failed: ValueError: 1 rows, one of them bad",
     "nan": "returned a score that is NaN or infinite",
     "inf": "returned a score that is NaN or infinite",
-    "few": "failed: it returned shape (1, 4), expected a floating-point tensor of shape (1, 5), one score per image "
+    "few": "failed: it returned shape (1, 4), expected floating-point scores of shape (1, 5), one per image "
     "and label; name its labels in the order of its scores (--labels)",
 }
 BadDraws = dict[tuple[int, int], str]  # (image, draw) -> the problem there
@@ -24,7 +24,7 @@ def smoother_of(scores, batch_size=16, name="bad", **options) -> Smoother:
     def tensors_only(images: Tensor) -> Tensor:  # called once per batch, the first included
         return scores(images.clone())
 
-    classifier = load(tensors_only, labels=list("abcde"), output="logits", name=name)
+    classifier = load(tensors_only, labels=list("abcde"), output="logits", name=name).module()
     return Smoother(classifier, sigma=0.5, k_max=3, device="cpu", batch_size=batch_size, **options)
 
 

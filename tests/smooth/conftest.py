@@ -5,7 +5,7 @@ import torch
 from toy import linear
 
 from multiguard.models import Classifier
-from multiguard.smooth import stream
+from multiguard.smooth.engine import ArrayEngine
 
 torch.set_num_threads(1)  # tiny networks: more threads only wait for each other
 
@@ -32,4 +32,5 @@ class _Arrived:
 @pytest.fixture
 def late_votes(monkeypatch) -> None:
     """Votes reach the host some batches later, as from an accelerator."""
-    monkeypatch.setattr(stream, "_copy_to_host", lambda batch, votes: stream._Pending(batch, votes.clone(), _Arrived()))
+    launch = ArrayEngine.launch
+    monkeypatch.setattr(ArrayEngine, "launch", lambda *given: (launch(*given)[0], _Arrived()))

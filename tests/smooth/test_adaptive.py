@@ -99,7 +99,7 @@ def test_processes(tmp_path, monkeypatch, killed):
                 process.join()
         return found
 
-    monkeypatch.setattr(adaptive, "get_reusable_executor", executor)
+    monkeypatch.setattr("joblib.externals.loky.get_reusable_executor", executor)
     vote_dataset(one, images, tmp_path / "two", adaptive=TOP_K, noise_seed=1)
     assert workers - {os.getpid()}
     assert same_votes(tmp_path / "one", tmp_path / "two")

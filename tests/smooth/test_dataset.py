@@ -12,10 +12,8 @@ from toy import Images, linear
 
 from multiguard.data import image_hash
 from multiguard.errors import DataError, InvalidInputError, VotesError
-from multiguard.models import classifier as models_classifier
-from multiguard.models import load
-from multiguard.smooth import Smoother, settings, vote_dataset
-from multiguard.smooth import dataset as smooth_dataset
+from multiguard.models import load, torch_model
+from multiguard.smooth import Smoother, vote_dataset
 from multiguard.smooth.dataset import ImageReader, VoteRun
 from multiguard.votes import read_votes
 from multiguard.votes import shard_writer as votes_writer
@@ -206,17 +204,17 @@ def test_one_decode_per_image(tmp_path, monkeypatch):
         calls[name] += 1
         return function(*args, **kwargs)
 
-    monkeypatch.setattr(settings, "state_hash", partial(counted, "hash", models_classifier.state_hash))
-    monkeypatch.setattr(smooth_dataset, "state_hash", partial(counted, "check", models_classifier.state_hash))
+    monkeypatch.setattr(torch_model, "state_checksum", lambda module: "")
+    monkeypatch.setattr(torch_model, "state_hash", partial(counted, "hash", torch_model.state_hash))
     monkeypatch.setattr(votes_writer, "load_manifest", partial(counted, "manifest", votes_writer.load_manifest))
     images = Images(7)
     vote_dataset(smoother(), images, tmp_path, draws=5, noise_seed=0, shard_images=2)
     assert sorted(images.reads) == list(range(7))
-    assert calls == {"hash": 1, "check": 1}, "a new run reads no manifest"
+    assert calls == {"hash": 2}, "for the record, and before the first vote"
     images.reads.clear()
     vote_dataset(smoother(), images, tmp_path, draws=5, noise_seed=0, shard_images=2)
     assert images.reads == [0], "the image that identifies the run"
-    assert calls == {"hash": 2, "check": 1, "manifest": 1}
+    assert calls == {"hash": 3, "manifest": 1}
 
 
 def test_decodes_of_fixed_images(tmp_path):

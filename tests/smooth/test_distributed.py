@@ -157,9 +157,9 @@ def test_votes_of_a_team(tmp_path, seed):
 
     (tmp_path / "two").mkdir()
     with ThreadPoolExecutor(1) as pool:
-        other = pool.submit(runs[1]._follow, member(store, 1, count=2), tmp_path / "two", lambda: False)
-        writer = runs[0]._writer(tmp_path / "two")
-        runs[0]._lead(member(store, 0, count=2), writer, progress, lambda: False)
+        rest = (tmp_path / "two", progress, lambda: False, None)
+        other = pool.submit(member(store, 1, count=2).write, runs[1], *rest)
+        member(store, 0, count=2).write(runs[0], *rest)
         other.result()
     used = read_votes(tmp_path / "two").provenance.noise_seed
     vote_dataset(one, Images(12), tmp_path / "one", draws=5, noise_seed=used, shard_images=1)

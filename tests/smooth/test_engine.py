@@ -13,8 +13,7 @@ from toy import Images, linear
 
 from multiguard.errors import ModelError
 from multiguard.models import load
-from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, Smoother, engine
-from multiguard.smooth.engine import pack_labels, rank_labels
+from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, Smoother, engine, torch_engine
 from multiguard.votes import LabelSets
 
 SOURCES = pytest.mark.parametrize("source", [HOST_PHILOX, DEVICE_PHILOX])
@@ -23,30 +22,28 @@ IMAGE = IMAGES["0"]
 
 
 @pytest.mark.parametrize("labels", [1, 8, 9, 257])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_packed_bits(labels, dtype):
-    """Sets are packed as NumPy packs them."""
-    scores = torch.randn((11, labels), generator=torch.Generator().manual_seed(labels)).to(dtype)
-    table = pack_labels(scores, 0.5).numpy()
-    assert table.dtype == np.uint8
-    assert np.array_equal(table[:, :-1], np.packbits((scores.float() >= 0.5).numpy(), axis=1, bitorder="little"))
-    assert table[:, -1].all()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_both_engines(labels, dtype):
+    """Ranks and sets of tensors are those of arrays: ties go to the smaller index, -0 and 0 are equal."""
+    scores = torch.randint(-2, 3, (11, labels), generator=torch.Generator().manual_seed(labels)).to(dtype) / 2
+    scores[3, 0], scores[5, -1] = -0.0, torch.nan
+    for mine, theirs, setting in (
+        (engine.pack_labels, torch_engine.pack_labels, 0.5),
+        (engine.rank_labels, torch_engine.rank_labels, min(labels, 5)),
+    ):
+        table, other = mine(scores.numpy(), setting), theirs(scores, setting).numpy()
+        assert table[:, -1].tolist() == [1] * 5 + [0] + [1] * 5
+        finite = table[:, -1] == 1
+        assert table.dtype == other.dtype
+        assert np.array_equal(table[finite], other[finite])
+        assert np.array_equal(table[:, -1], other[:, -1])
 
 
 def test_every_byte():
     """Every bit pattern of a byte is packed and unpacked again."""
     patterns = np.array(list(itertools.product([0.0, 1.0], repeat=8)), dtype=np.float32)
-    table = pack_labels(torch.from_numpy(patterns), 0.5).numpy()
+    table = engine.pack_labels(patterns, 0.5)
     assert np.array_equal(LabelSets(table[:, :1].copy(), 8).hits(), patterns > 0.5)
-
-
-@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
-def test_infinite_scores(value):
-    """A row with a score that is not finite is marked, for sets and for ranks."""
-    scores = torch.zeros(3, 10)
-    scores[1, 9] = value
-    assert pack_labels(scores, 0.5)[:, -1].tolist() == [1, 0, 1]
-    assert rank_labels(scores, 4)[:, -1].tolist() == [1, 0, 1]
 
 
 @SOURCES
@@ -154,7 +151,7 @@ def test_compiled_contract():
 @pytest.mark.parametrize("compiled", [True, False])
 def test_graph_limit(monkeypatch, compiled):
     """A compiled classifier raises past its limit of graphs and never runs uncompiled silently."""
-    monkeypatch.setattr(engine, "_MAX_GRAPHS", 2)
+    monkeypatch.setattr(torch_engine, "_MAX_GRAPHS", 2)
     f = load(lambda x: x.flatten(1)[:, :2], labels=["a", "b"], output="logits")
     images = [(str(size), np.zeros(size)) for size in (3, 4, 5)]
     votes = Smoother(f, sigma=0.5, device="cpu", compile=compiled, batch_size=4).stream(images, 4, noise_seed=0)

@@ -14,7 +14,7 @@ from toy import Images, linear
 from multiguard.data.image import image_hash
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.models import Classifier, load
-from multiguard.models.classifier import state_hash
+from multiguard.models.torch_model import state_hash
 from multiguard.smooth import Smoother, vote_dataset
 from multiguard.smooth.dataset import VoteRun
 from multiguard.votes import Provenance, read_votes

@@ -125,6 +125,8 @@ def test_noisy_copy(clamp) -> None:
         return noisy.flatten(1)[:, :3]
 
     one, image = Smoother(watch, sigma=0.5, labels=list("abc"), device="cpu", clamp=clamp), np.full((3, 2, 2), 0.5)
+    one.find_labels(image)
+    seen.clear()
     list(one.run([one.job(image, 4, noise_seed=3, image_id="a", stream="pilot")]))
     assert np.array_equal(one.noisy(image, 2, noise_seed=3, image_id="a", stream="pilot"), seen[0][2])
     assert not np.array_equal(one.noisy(image, 2, noise_seed=3, image_id="a"), seen[0][2])

@@ -30,7 +30,7 @@ SYSTEM = ("/proc", "/sys", "/dev", "/usr", "/etc")
 def opened(path, mode, flags):
     return isinstance(path, str) and not path.endswith((".py", ".pyc", ".so")) and not path.startswith(SYSTEM)
 
-smoother = Smoother(lambda rows: rows.clone(), sigma=0.25, labels=["cat", "dog", "emu"], device="cpu")
+smoother = Smoother(lambda rows: rows.copy(), sigma=0.25, labels=["cat", "dog", "emu"], device="cpu")
 data = np.eye(3), [["cat"], ["dog"], ["emu"]]
 if sys.argv[1] == "certify":
     smoother.certify(data, TopK(1, k_prime=1), draws=100, progress=False)  # what libraries read at first use

@@ -69,7 +69,7 @@ def test_full_batches(pilot_draws):
         seen.update(row.numpy().tobytes() for row in images)
         return images.flatten(1)[:, :5]
 
-    f = load(watch, labels=list("abcde"), output="logits")
+    f = load(watch, labels=list("abcde"), output="logits").module()
     images, done = Images(32), []
     one = Smoother(f, sigma=0.5, device="cpu", batch_size=64)
     voter = ShardVoter(

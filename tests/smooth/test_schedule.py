@@ -2,17 +2,16 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from multiguard.errors import InvalidInputError
-from multiguard.smooth.engine import image_tensor
+from multiguard.smooth.engine import image_array
 from multiguard.smooth.stream import Batch, Job, Segment, Sizer, check_draws, pack
 
 
 def job(number: int, draws: int, size: int = 1) -> Job:
-    return Job(str(number), bytes(16), torch.zeros(size), 10 * number, draws)
+    return Job(str(number), bytes(16), np.zeros(size, np.float32), 10 * number, draws)
 
 
 def all_draws(each: Job) -> Segment:
@@ -94,16 +93,16 @@ IMAGE = np.zeros((3, 4, 4), dtype=np.float32)
         (np.full((3, 4, 4), "x"), "must be a NumPy array or a tensor of numbers, not an array of <U1"),
         (np.full((3,), None), "must be a NumPy array or a tensor of numbers, not an array of object"),
         (np.full((3, 4, 4), np.nan, dtype=np.float32), "contains a NaN"),
-        (np.zeros((3, 4, 4), dtype=np.int32), "must be uint8 or floating point, not torch.int32"),
+        (np.zeros((3, 4, 4), dtype=np.int32), "must be uint8 or floating point, not int32"),
         (np.zeros((3, 0, 4), dtype=np.float32), r"has shape \(3, 0, 4\); it must contain values"),
         (np.zeros((3, 9, 9), dtype=np.uint8), r"is \(9, 9\) \(height, width\), but the classifier takes \(4, 4\)"),
     ],
 )
 def test_refused_images(image, message):
     """An image that cannot be classified is refused by its id."""
-    assert image_tensor("cat", IMAGE, (4, 4)).dtype == torch.float32
+    assert image_array("cat", IMAGE, (4, 4)).dtype == np.float32
     with pytest.raises(InvalidInputError, match=f"^image 'cat' {message}"):
-        image_tensor("cat", image, (4, 4))
+        image_array("cat", image, (4, 4))
 
 
 @pytest.mark.parametrize("draws", [0, -5, 5.0, None, (1 << 32) + 1])

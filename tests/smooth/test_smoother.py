@@ -223,7 +223,7 @@ def test_sets_of_scores(source, labels):
         seen.append(f(images))
         return seen[-1]
 
-    g = load(watch, labels=f.label_names, output=f.output)
+    g = load(watch, labels=f.label_names, output=f.output).module()
     one = Smoother(g, sigma=0.5, score_threshold=0.6, device="cpu", noise_source=source, batch_size=7)
     one.probe([image])
     seen.clear()

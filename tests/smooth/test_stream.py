@@ -177,7 +177,7 @@ def test_halved_batches(source, options):
     cramped, image = Cramped(room=5), Images(1)[0].image
     votes = []
     for scores in (cramped, Cramped(room=1000)):
-        f = load(scores, labels=list("abcde"), output="logits")
+        f = load(scores, labels=list("abcde"), output="logits").module()
         one = Smoother(f, sigma=0.5, batch_size=32, device="cpu", noise_source=source, **options)
         votes += [each for _, each in one.run([one.job(image, 100, noise_seed=0, image_id="a")])]
     assert np.array_equal(*(each.packed if options else each for each in votes))

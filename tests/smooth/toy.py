@@ -6,7 +6,8 @@ from torch import Tensor
 
 from multiguard.data.sample import Sample
 from multiguard.errors import ImageError
-from multiguard.models import Classifier, load
+from multiguard.models import load
+from multiguard.models.torch_model import TorchClassifier
 
 
 class Images:
@@ -48,7 +49,7 @@ class Images:
         return sample
 
 
-def linear(size: int = 4, labels: int = 5, seed: int = 0) -> Classifier:
+def linear(size: int = 4, labels: int = 5, seed: int = 0) -> TorchClassifier:
     """A linear classifier of images; exact, since its weights are whole numbers over a power of two."""
     generator = torch.Generator().manual_seed(seed)
     weights = torch.randint(-8, 9, (3 * size * size, labels), generator=generator).float() / 8
@@ -57,4 +58,4 @@ def linear(size: int = 4, labels: int = 5, seed: int = 0) -> Classifier:
         # One row at a time: the sum of a row must not depend on the number of rows.
         return torch.stack([row.flatten() @ weights for row in images])
 
-    return load(scores, labels=[chr(ord("a") + i) for i in range(labels)], output="logits", name="linear")
+    return load(scores, labels=[chr(ord("a") + i) for i in range(labels)], output="logits", name="linear").module()

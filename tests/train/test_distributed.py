@@ -20,7 +20,8 @@ from multiguard.cli.main import run
 from multiguard.data import DigitsDataset, load_pixels, subset
 from multiguard.data.config import DataConfig
 from multiguard.models.backbone import Backbone
-from multiguard.models.model_folder import load_folder, read_card
+from multiguard.models.card import read_card
+from multiguard.models.model_folder import load_folder
 from multiguard.models.networks import DenoisingNetwork
 from multiguard.train import TrainConfig, loop, train
 from multiguard.train.trainer import noisy_map

@@ -11,7 +11,8 @@ from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io import files
 from multiguard.models import model_folder
 from multiguard.models.backbone import build_backbone
-from multiguard.models.model_folder import load_folder, read_card, save_folder, write_card
+from multiguard.models.card import read_card, write_card
+from multiguard.models.model_folder import load_folder, save_folder
 from multiguard.train import checkpoint, loop
 from multiguard.train.trainer import noisy_map
 

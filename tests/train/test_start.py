@@ -14,7 +14,8 @@ from multiguard.data.config import DataConfig
 from multiguard.errors import InvalidInputError, ModelError, MultiGuardError
 from multiguard.models import load
 from multiguard.models.backbone import build_backbone
-from multiguard.models.model_folder import folder_checksum, load_folder, read_card, save_folder
+from multiguard.models.card import folder_checksum, read_card
+from multiguard.models.model_folder import load_folder, save_folder
 from multiguard.train import TrainConfig, train
 from multiguard.train.start import image_size, open_splits, start_backbone
 from multiguard.train.trainer import noisy_map

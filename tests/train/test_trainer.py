@@ -8,9 +8,9 @@ from tests.train.runs import SMALL, KilledError, backbone, fit, kill_after
 from torch import nn
 
 from multiguard.certify import Gaussian
-from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet
 from multiguard.models.networks import DenoisingNetwork, UNet
+from multiguard.models.torch_model import TorchClassifier
 from multiguard.train.checkpoint import new_card
 from multiguard.train.config import noise_text
 from multiguard.train.trainer import Average, Trainer, mean_average_precision, noisy_map, one_cycle
@@ -79,7 +79,7 @@ def test_noisy_map(val_pixels):
 
 def make_trainer(pixels, val_pixels, config, network, *, denoiser=None, teacher=None):
     start = backbone(network)
-    classifier = new_card(start, pixels, val_pixels, (16, 16), config, denoiser, {}).classifier(network)
+    classifier = new_card(start, pixels, val_pixels, (16, 16), config, denoiser, {}).classifier(network).module()
     return Trainer(classifier, pixels, val_pixels, config, Accelerator(cpu=True), denoiser, teacher)
 
 
@@ -128,7 +128,7 @@ def test_teacher(pixels, val_pixels):
         return clean[:, 0, 0, :10] * 4 - 2
 
     losses = []
-    teacher = Classifier(teach, None, name="pixels")
+    teacher = TorchClassifier(teach, None, name="pixels")
     for distill in (0.0, 0.25, 1.0):
         torch.manual_seed(0)
         trainer = make_trainer(

@@ -20,9 +20,9 @@ from multiguard.data.in_memory import label_set
 from multiguard.errors import DataError, InvalidInputError, ModelError
 from multiguard.io.names import unknown_name
 from multiguard.models import load
+from multiguard.models.classifier import is_module
 from multiguard.smooth import Smoother
-from multiguard.smooth.engine import image_tensor
-from multiguard.smooth.settings import resolve_device
+from multiguard.smooth.torch_engine import image_tensor, to_pixels, torch_device
 
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
@@ -178,11 +178,15 @@ def _make_target(
         votes = {"k_max": rule.k_prime} if rule.ranked else {"score_threshold": _SCORE_THRESHOLD}
         smoother = Smoother(model, noise=resolve_noise(sigma, noise), **{**votes, **options})
     else:
-        device = resolve_device(options.pop("device", None))
-        classifier = load(model, **options).eval().to(device)
-        rule.check(len(classifier.find_labels(first[None].to(device))))
-        return Target(classifier, rule, device)
-    smoother.settings.check_rule(rule, len(smoother.find_labels(first)))
+        device = torch_device(options.pop("device", None))
+        classifier = load(model, **options)
+        if is_module(classifier):
+            classifier = classifier.module().eval().to(device)
+        classifier = classifier.ready(to_pixels(first).numpy()[None], str(device))
+        rule.check(len(classifier.label_names))
+        return Target(classifier.module(), rule, device)
+    labels = len(smoother.find_labels(first))
+    smoother.settings.check_rule(rule, labels)
     return SmoothedTarget(smoother, rule, seed)
 
 

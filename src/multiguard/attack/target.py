@@ -10,12 +10,13 @@ from torch import Tensor
 from multiguard.certify import Rule, Threshold, TopK
 from multiguard.certify.noise import HIDDEN
 from multiguard.errors import ModelError
-from multiguard.models.classifier import Classifier
+from multiguard.models.classifier import check_scores
+from multiguard.models.torch_model import TorchClassifier
 from multiguard.smooth import Smoother
-from multiguard.smooth.engine import check_scores, image_tensor, score_limit, to_pixels
 from multiguard.smooth.noise_source import HOST_PHILOX, HostNoise, Stream, key_words
 from multiguard.smooth.philox import device_noise
-from multiguard.smooth.settings import DTYPES
+from multiguard.smooth.settings import score_limit
+from multiguard.smooth.torch_engine import DTYPES, image_tensor, to_pixels
 
 Scores = NDArray[np.float32]
 Returned = NDArray[np.bool_]
@@ -32,7 +33,7 @@ class Target:
     attacker = "l2-norm"  # what a perturbation may be if nothing else is said
     hidden: float | None = None  # the value of pixels that the noise hides; None if it hides none
 
-    def __init__(self, classifier: Classifier, returned: Rule, device: torch.device) -> None:
+    def __init__(self, classifier: TorchClassifier, returned: Rule, device: torch.device) -> None:
         self.classifier, self.device, self._returned = classifier.eval().to(device), device, returned
         self.rule: Rule = returned if returned.t is None else Threshold(0.5)
         self._rank, self._limit = returned.k, None if returned.t is None else score_limit(classifier, returned.t)
@@ -112,13 +113,13 @@ class SmoothedTarget(Target):
     """The smoothed classifier g; a label's fraction is that of the draws that hit it.
 
     Noise is a function of the noise seed, the image's id and the draw. Of a band ablation every band votes, whatever
-    the number of draws: nothing is random.
+    the number of draws: nothing is random. The smoother must have had its first input.
     """
 
     def __init__(self, smoother: Smoother, rule: Rule, noise_seed: int) -> None:
         settings = smoother.settings
         self.smoother, self.rule, self._noise_seed, self._settings = smoother, rule, noise_seed, settings
-        self.classifier, self.device = smoother.classifier, settings.device
+        self.classifier, self.device = smoother.classifier.module(), torch.device(settings.device)
         self.attacker, self.hidden = settings.noise.attacker, HIDDEN if settings.noise.whole else None
         self._rank, threshold = rule.k_prime, settings.score_threshold
         self._limit = None if threshold is None else score_limit(self.classifier, threshold)
@@ -185,6 +186,8 @@ def gradient_error(smoother: Smoother, images: Iterable[NDArray[np.generic]]) ->
     >>> gradient_error(smoother(lambda images: images.flatten(1)[:, :2].round()), pixels)
     'gradients are 0 everywhere'
     """
+    tensors = [image_tensor("image", image, None) for image in images]
+    for tensor in tensors[:1]:
+        smoother.find_labels(tensor)
     target = SmoothedTarget(smoother, TopK(1, 1), noise_seed=0)
-    inputs = (to_pixels(image_tensor("image", image, None)).to(target.device)[None] for image in images)
-    return target.gradient_error(inputs)
+    return target.gradient_error(to_pixels(tensor).to(target.device)[None] for tensor in tensors)

@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from multiguard.certify import Rule
 from multiguard.evaluate.attacks import CLEAN, Goal, goals
 from multiguard.io.short_repr import short_repr
 from multiguard.smooth import Smoother
-from multiguard.smooth.engine import copy_to_device, image_tensor, to_pixels
+from multiguard.smooth.torch_engine import image_tensor, to_pixels
 
 Progress = Callable[[int], None]
 # Images attacked at once: they fill batches, and the random search steps from one towards another. Everything found
@@ -101,6 +101,10 @@ def attack_images(
     [('none', 0.0, 0), ('pgd', 0.1, 0), ('pgd', 0.6, 1)]
     """
     smoother.settings.check_rule(rule, len(smoother.classifier.label_names))
+    victims = iter(victims)
+    for first in islice(victims, 1):
+        smoother.find_labels(first.image)
+        victims = chain([first], victims)
     target, done = SmoothedTarget(smoother, rule, config.seed), 0
     for shape, alike in groupby(victims, key=lambda victim: victim.image.shape):
         size = max(1, min(_GROUP_IMAGES, _GROUP_NUMBERS // max(1, math.prod(shape))))
@@ -115,7 +119,7 @@ def _attack_group(target: SmoothedTarget, victims: Sequence[Victim], config: Att
     """All attacks on images of one shape, and every perturbation evaluated by fresh draws."""
     rule, ids = target.rule, tuple(victim.id for victim in victims)
     inputs = [image_tensor(victim.id, victim.image, target.classifier.image_size) for victim in victims]
-    clean = torch.stack([to_pixels(copy_to_device(each, target.device)) for each in inputs])
+    clean = torch.stack([to_pixels(each.to(target.device)) for each in inputs])
     inside = torch.zeros(len(victims), len(target.classifier.label_names), dtype=torch.bool)
     for row, victim in zip(inside, victims, strict=True):
         row[list(victim.labels)] = True

@@ -12,7 +12,6 @@ from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import Results
 from multiguard.io.config import from_tree
 from multiguard.models import Classifier
-from multiguard.models.classifier import state_hash
 from multiguard.models.config import ModelConfig, recorded_model
 from multiguard.models.denoiser import denoised_checksum
 from multiguard.models.loading import load_model, runs_code, weights_checksum
@@ -46,7 +45,7 @@ def voted_classifier(folder: Path, certified: Results, model: ModelConfig | None
     classifier = load_model(part, size=data.size, noise=str(certified.certificates.noise))
     if classifier.num_labels is None:
         classifier.name_labels(names)
-    found = (state_hash(classifier), classifier.code_hash, classifier.weights_hash, classifier.output)
+    found = (classifier.state_hash(), classifier.code_hash, classifier.weights_hash, classifier.output)
     if found != tuple(run[name] for name in ("classifier_hash", "code_hash", "weights_hash", "output")):
         raise other
     if classifier.label_names != names:

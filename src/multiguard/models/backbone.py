@@ -13,7 +13,8 @@ from multiguard.io.names import unknown_name
 from multiguard.models.classifier import Classifier, ModelOptions
 from multiguard.models.config import PRETRAINED
 from multiguard.models.networks import DenoisingNetwork, EfficientNetLite, SmallCnn, UNet
-from multiguard.models.weight_files import import_library, read_hashed_weights, summary
+from multiguard.models.spec import import_library, summary
+from multiguard.models.weight_files import read_hashed_weights
 
 _HALF = (0.5, 0.5, 0.5)  # mean and standard deviation of the built-in networks
 _CNN_SIZE = 32

@@ -1,34 +1,56 @@
-"""The base classifier f: images in [0, 1] to one score per label, with its normalisation inside."""
+"""The base classifier f: images in [0, 1] to one score per label, with its normalisation inside; without torch."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import groupby
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
 
-from multiguard.errors import ModelError
+from multiguard.errors import InvalidInputError, ModelError
+
+if TYPE_CHECKING:
+    from multiguard.models.torch_model import TorchClassifier
 
 Output = Literal["logits", "probabilities"]
+Takes = Literal["arrays", "tensors"]  # the batches that a network is called with
 UNNAMED = "the callable"  # the name of a function whose caller gave it none
-# A checksum reads a value as a whole number of its own size, so many values at once, each with a weight of its own.
-_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_WORDS_AT_ONCE, _MULTIPLIERS = 1 << 22, (0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9)
 
 
-class Classifier(nn.Module):
+class ArrayNetwork(ABC):
+    """A network that runs outside torch: batches and scores are NumPy arrays."""
+
+    checksum = ""  # of all that it computes with, where it knows that
+    feature_names: tuple[str, ...] | None = None
+    has_torch_form = False  # whether `torch_form` returns the same classifier in torch
+
+    @abstractmethod
+    def __call__(self, rows: NDArray[np.float32]) -> NDArray[Any]:
+        """One score per row and label."""
+
+    def check_unchanged(self, weights_hash: str | None) -> None:  # noqa: B027
+        """Raises a `MultiGuardError` if it is not the network any more whose hash was recorded."""
+
+    def torch_form(self) -> "TorchClassifier":
+        """The same classifier in torch, with gradients and on any device."""
+        raise NotImplementedError
+
+
+class Classifier:
     """A base classifier whose input is the image itself, so that a radius is always measured in pixels in [0, 1].
 
     Inputs that are no images (rows of a table, sound, embeddings) are taken in their own unit.
+    A function gets NumPy arrays. If it fails on the first input as an array, or returns a tensor, it gets tensors.
+    torch modules are a subclass, `TorchClassifier`.
 
     Args:
-        network: Any callable or module (B, *input_shape) -> (B, c). An output with `logits`, as Hugging Face models
-            return, and a NumPy array become a tensor.
-        label_names: The c label names, in the order of the scores; None if only `find_labels` will count them.
+        network: Any function (B, *input_shape) -> (B, c).
+        label_names: The c label names, in the order of the scores; None if only the first input will count them.
         output: Whether the scores are logits or probabilities, never guessed from values; None if undeclared: the
             ranking of labels does not need it, a score threshold does.
         mean: Per-channel mean subtracted inside the classifier, after the noise; None for none.
@@ -41,14 +63,14 @@ class Classifier(nn.Module):
         code_hash: sha256 of the user's source files that define the network; None if there are none, or if the network
             was given as an object.
 
-    >>> channel_means = Classifier(lambda images: images.mean((2, 3)), ["r", "g", "b"], output="logits", name="means")
-    >>> channel_means(torch.ones(1, 3, 4, 4))
-    tensor([[1., 1., 1.]])
+    >>> means = Classifier(lambda images: images.mean((2, 3)), ["r", "g", "b"], output="logits", name="means")
+    >>> means.scores(np.ones((1, 3, 4, 4), np.float32))
+    array([[1., 1., 1.]], dtype=float32)
     """
 
     def __init__(
         self,
-        network: Callable[[Tensor], Any],
+        network: Callable[[Any], Any],
         label_names: Sequence[str] | None,
         *,
         output: Output | None = None,
@@ -60,7 +82,6 @@ class Classifier(nn.Module):
         trained_noise: str | None = None,
         code_hash: str | None = None,
     ) -> None:
-        super().__init__()
         self.network = network
         self._label_names: tuple[str, ...] | None = None
         if label_names is not None:
@@ -68,15 +89,12 @@ class Classifier(nn.Module):
         self.output, self.image_size = output, image_size
         self.name, self.trained_noise = name, trained_noise
         self.weights_hash, self.code_hash = weights_hash, code_hash
-        self.register_buffer("mean", _channels(mean))
-        self.register_buffer("std", _channels(std))
-
-    mean: Tensor | None
-    std: Tensor | None
+        self.mean, self.std = _channels(mean), _channels(std)
+        self.takes: Takes | None = "arrays" if isinstance(network, ArrayNetwork) else None  # None until the first input
 
     @property
     def num_labels(self) -> int | None:
-        """The number of labels c; None where only the first input will tell (`find_labels`)."""
+        """The number of labels c; None where only the first input will tell (`ready`)."""
         return None if self._label_names is None else len(self._label_names)
 
     @property
@@ -93,26 +111,51 @@ class Classifier(nn.Module):
         """The names of the columns that a scikit-learn estimator was fitted on, in its order; None if it has none."""
         return getattr(self.network, "feature_names", None)
 
-    @torch.no_grad()
-    def find_labels(self, inputs: Tensor) -> tuple[str, ...]:
-        """The label names; where their number is unknown, one forward pass counts them, and indices name them.
+    def ready(self, inputs: NDArray[np.float32], device: Any = None) -> "Classifier":
+        """The classifier that runs: its labels are counted, and it is known whether a function takes tensors.
 
         >>> classifier = Classifier(lambda rows: rows[:, :2], None, name="first two")
-        >>> classifier.num_labels, classifier.find_labels(torch.zeros(1, 5)), classifier.num_labels
-        (None, ('0', '1'), 2)
+        >>> classifier.num_labels, classifier.ready(np.zeros((1, 5), np.float32)).label_names, classifier.takes
+        (None, ('0', '1'), 'arrays')
         """
-        if self._label_names is not None:
-            return self._label_names
+        chosen = self if self.takes else self._chosen(inputs, device)
+        if chosen.num_labels is None:
+            chosen.count_labels(inputs)
+        self._label_names = chosen.label_names
+        return chosen
+
+    def _chosen(self, inputs: NDArray[np.float32], device: Any) -> "Classifier":
+        """This classifier of arrays, or that of tensors; black inputs decide if the first ones are to blame."""
+        if is_module(self.network):
+            return self.module()
+        problem: Exception | None = None
+        for batch in (inputs, 0 * inputs):
+            try:
+                found = self.network(self.normalise(batch.copy()))
+            except Exception as error:  # a function of tensors may raise anything
+                problem = problem or error
+            else:
+                if not _is_tensor(found):
+                    self.takes = "arrays"
+                    return self
+            if find_spec("torch") is not None and (module := self.module()).runs(batch, device):
+                return module
+        if find_spec("torch") is not None and isinstance(problem, TypeError | AttributeError | RuntimeError):
+            return self.module()  # its error on a tensor is the one to show
+        self.takes = "arrays"
+        return self
+
+    def count_labels(self, inputs: NDArray[np.float32]) -> None:
+        """Name the labels by their indices, as many as one forward pass returns scores."""
         try:
-            scores = self.eval()(inputs)
+            scores = self.eval().scores(inputs)
         except Exception as error:  # a model may raise anything
             shape, what = tuple(inputs.shape[1:]), " ".join(str(error).split())[:200] or type(error).__name__
             raise ModelError(f"{self.name} failed on an input of shape {shape}: {what}") from error
-        if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != len(inputs):
-            what = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
-            raise ModelError(f"{self.name} returned {what} for {len(inputs)} inputs; one row of scores per input")
+        if scores.ndim != 2 or len(scores) != len(inputs):
+            what = f"shape {scores.shape} for {len(inputs)} inputs"
+            raise ModelError(f"{self.name} returned {what}; one row of scores per input")
         self._label_names = index_names(scores.shape[1])
-        return self._label_names
 
     def name_labels(self, names: Sequence[str]) -> None:
         """Name the labels of a classifier whose number of labels is unknown; a name given twice raises `ModelError`."""
@@ -125,17 +168,99 @@ class Classifier(nn.Module):
         labels = "labels unknown" if self._label_names is None else f"{self.num_labels} labels"
         return f"Classifier({self.name}, {labels}, output={self.output!r})"
 
-    def normalise(self, images: Tensor) -> Tensor:
+    def normalise(self, images: Any) -> Any:
         """The network's input: the images minus the mean, divided by the standard deviation."""
         if self.mean is not None:
             images = images - self.mean
         return images if self.std is None else images / self.std
 
-    def forward(self, images: Tensor) -> Tensor:
-        """One score per label for each image in [0, 1]."""
-        scores = self.network(self.normalise(images))
-        scores = scores if isinstance(scores, Tensor) else getattr(scores, "logits", scores)
-        return torch.from_numpy(scores).to(images.device) if isinstance(scores, np.ndarray) else scores
+    def __call__(self, inputs: Any) -> Any:
+        """The scores of an array, or as a tensor those of a tensor."""
+        if isinstance(inputs, np.ndarray):
+            return self.scores(inputs)
+        return self.ready(inputs.detach().cpu().numpy(), inputs.device).module()(inputs)
+
+    def scores(self, inputs: NDArray[np.float32]) -> NDArray[Any]:
+        """One score per label for each input, as an array."""
+        return score_array(self.network(self.normalise(inputs)))
+
+    def eval(self) -> Self:
+        """Evaluation mode, which only torch modules have."""
+        return self
+
+    def parts_in_training(self) -> list[str]:
+        """The parts of a torch module that are in train mode."""
+        return []
+
+    def module(self) -> "TorchClassifier":
+        """The classifier as a torch module, with gradients if it has any."""
+        from multiguard.models.torch_model import TorchClassifier
+
+        if isinstance(self.network, ArrayNetwork) and self.network.has_torch_form:
+            return self.network.torch_form()
+        return TorchClassifier.of(self)
+
+    def state_hash(self) -> str:
+        """The sha256 of all numbers that decide its scores, as far as they are known."""
+        digest = hashlib.sha256(getattr(self.network, "checksum", "").encode())
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if values is not None:
+                digest.update(f"{name} {values.shape};".encode() + values.tobytes())
+        return digest.hexdigest()
+
+    def state_checksum(self) -> str:
+        """A checksum that shows whether the state has changed; it is compared within one process only."""
+        return ""
+
+    def check_named(self) -> None:
+        """Raises unless the records of a run to be resumed tell this classifier from any other one."""
+        if self.weights_hash is None and self.name == UNNAMED:
+            raise InvalidInputError(
+                "a function has no weights that identify it, and a resumed run "
+                "must not mix the votes of two functions; give load(..., name=...) a name that changes when the "
+                "function does."
+            )
+        if isinstance(self.network, ArrayNetwork):
+            self.network.check_unchanged(self.weights_hash)
+
+
+def is_module(found: object) -> bool:
+    """Whether the object is a torch module."""
+    torch = sys.modules.get("torch")
+    return torch is not None and hasattr(torch, "nn") and isinstance(found, torch.nn.Module)
+
+
+def _is_tensor(found: object) -> bool:
+    found, torch = getattr(found, "logits", found), sys.modules.get("torch")
+    return torch is not None and hasattr(torch, "Tensor") and isinstance(found, torch.Tensor)
+
+
+def _channels(values: Sequence[float] | None) -> NDArray[np.float32] | None:
+    return None if values is None else np.array(tuple(values), np.float32).reshape(-1, 1, 1)
+
+
+def score_array(found: Any) -> NDArray[Any]:
+    """What a network returned as an array; other results than numbers raise `ModelError`."""
+    found = found.toarray() if hasattr(found, "toarray") else found  # a sparse matrix
+    try:
+        array = np.asarray(found)
+    except (TypeError, ValueError):  # rows of several lengths
+        array = np.empty(0, object)
+    if array.dtype.kind not in "uifb" or isinstance(found, tuple):
+        raise ModelError(f"it returned {type(found).__name__}, expected an array of one score per input and label")
+    return array
+
+
+def check_scores(scores: Any, rows: int, labels: int) -> None:
+    """Raises `ModelError` unless these are one floating-point score per row and label; no value is read."""
+    expected = f"expected floating-point scores of shape ({rows}, {labels}), one per image and label"
+    if not (hasattr(scores, "shape") and hasattr(scores, "dtype")):
+        raise ModelError(f"it returned {type(scores).__name__}, {expected}")
+    if tuple(scores.shape) != (rows, labels):
+        fix = "; name its labels in the order of its scores (--labels)" if scores.ndim == 2 else ""
+        raise ModelError(f"it returned shape {tuple(scores.shape)}, {expected}{fix}")
+    if "float" not in str(scores.dtype):
+        raise ModelError(f"it returned {scores.dtype}, {expected}")
 
 
 def index_names(count: int) -> tuple[str, ...]:
@@ -164,10 +289,6 @@ def label_tuple(labels: Any) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
-def _channels(values: Sequence[float] | None) -> Tensor | None:
-    return None if values is None else torch.tensor(tuple(values)).view(-1, 1, 1)
-
-
 @dataclass(frozen=True)
 class ModelOptions:
     """The keyword options of `load`; None where one was not given."""
@@ -184,13 +305,13 @@ class ModelOptions:
         """These options, with the model's own values where none were given."""
         return replace(self, **{name: value for name, value in defaults.items() if not getattr(self, name)})
 
-    def make_classifier(self, network: Callable[[Tensor], Any], spec: str, weights_hash: str | None) -> Classifier:
+    def make_classifier(self, network: Callable[[Any], Any], spec: str, weights_hash: str | None) -> Classifier:
         """The network as a `Classifier`; an unknown kind of scores raises `ModelError`."""
         if self.output is not None and self.output not in get_args(Output):
             raise ModelError(
                 f"{spec}: its scores are --output logits or probabilities (output=...), not {self.output!r}."
             )
-        return Classifier(
+        made = Classifier(
             network,
             self.labels,
             output=self.output,
@@ -200,6 +321,7 @@ class ModelOptions:
             name=self.name or spec,
             weights_hash=weights_hash,
         )
+        return made.module() if is_module(network) else made
 
     def require_labels(self, spec: str) -> tuple[str, ...]:
         """The label names; `ModelError` where none were given."""
@@ -222,79 +344,3 @@ class ModelOptions:
         given = [field.name for field in fields(self) if getattr(self, field.name) is not None]
         if given:
             raise ModelError(f"{spec} determines all its options; leave out {', '.join(given)}, or load its network.")
-
-
-def state_hash(module: nn.Module) -> str:
-    """The sha256 of all parameters and buffers of a module, saved ones or not: names, dtypes, shapes and bytes."""
-    digest = hashlib.sha256()
-    for name, tensor in _state(module):
-        digest.update(_described(name, tensor))
-        digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-def state_checksum(module: nn.Module) -> str:
-    """A checksum that shows whether a module's state has changed: `state_hash` on the host, `state_sums` elsewhere.
-
-    It is compared within one process and never recorded. No weights are copied from a device to the host.
-
-    >>> layer = nn.Linear(2, 2)
-    >>> before = state_checksum(layer)
-    >>> with torch.no_grad():
-    ...     _ = layer.bias.add_(1e-3)
-    >>> state_checksum(layer) == before
-    False
-    """
-    on_host = all(tensor.device.type == "cpu" for _, tensor in _state(module))
-    return state_hash(module) if on_host else state_sums(module)
-
-
-def state_sums(module: nn.Module) -> str:
-    """The sha256 of weighted sums of all parameters and buffers, computed on their own device.
-
-    It always sees a change of one value, and misses any other change only by chance, about once in 2^60.
-    """
-    digest, words = hashlib.sha256(), list[Tensor]()
-    for name, tensor in _state(module):
-        digest.update(_described(name, tensor))
-        flat = (torch.view_as_real(tensor) if tensor.is_complex() else tensor).contiguous().flatten()
-        whole = flat.view(_WORDS[flat.element_size()])
-        words += [whole] if len(whole) <= _WORDS_AT_ONCE else torch.split(whole, _WORDS_AT_ONCE)
-    words.sort(key=lambda each: (str(each.device), str(each.dtype)))
-    # Tensor by tensor it takes 77 ms on an H200 for 540 small tensors, in groups 3 ms.
-    groups = groupby(words, key=lambda each: (each.device, each.dtype))
-    sums = [_weighted_sum(torch.cat(part)) for _, group in groups for part in _parts(group)]
-    for part in sums:  # all are on their way before the first is waited for
-        digest.update(part.cpu().numpy().data)
-    return digest.hexdigest()
-
-
-def _state(module: nn.Module) -> list[tuple[str, Tensor]]:
-    """The values of all parameters and buffers by name, each as often as it has a name; no view that conjugates."""
-    tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-    values = ((name, tensor.detach().resolve_conj().resolve_neg()) for name, tensor in tensors)
-    return sorted(values, key=lambda named: named[0])
-
-
-def _described(name: str, tensor: Tensor) -> bytes:
-    return f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode()
-
-
-def _parts(words: Iterable[Tensor]) -> Iterator[list[Tensor]]:
-    """The tensors in groups of bounded size."""
-    part, size = list[Tensor](), 0
-    for each in words:
-        part.append(each)
-        size += len(each)
-        if size >= _WORDS_AT_ONCE:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
-
-
-def _weighted_sum(words: Tensor) -> Tensor:
-    """The sum of whole numbers times odd weights that look random, modulo 2^64."""
-    weights = torch.arange(1, len(words) + 1, device=words.device) * _MULTIPLIERS[0]
-    weights = ((weights ^ (weights >> 31)) * _MULTIPLIERS[1]) ^ (weights >> 17)
-    return (words.to(torch.int64) * (weights | 1)).sum()

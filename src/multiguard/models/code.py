@@ -10,25 +10,35 @@ from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
-
-from torch import nn
+from typing import TYPE_CHECKING, Any, cast
 
 from multiguard.errors import ModelError, MultiGuardError
 from multiguard.io.files import file_checksum
 from multiguard.io.names import unknown_name
-from multiguard.models.backbone import Backbone
-from multiguard.models.classifier import UNNAMED, Classifier, ModelOptions, state_hash
-from multiguard.models.host_network import FunctionNetwork
-from multiguard.models.model_folder import load_backbone, load_folder
-from multiguard.models.onnx import is_session, wrap_session
-from multiguard.models.sklearn import is_estimator, is_library, wrap_estimator
-from multiguard.models.weight_files import load_weights, read_weights, summary
+from multiguard.models.classifier import UNNAMED, Classifier, ModelOptions, is_module
+from multiguard.models.spec import summary
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from multiguard.models.backbone import Backbone
+
+_LIBRARIES = {"site-packages", "dist-packages"}  # parts of the path of an installed package
 
 
 def is_model(found: object) -> bool:
     """Whether the object is a model already, not a function that may make one."""
-    return isinstance(found, nn.Module) or (not isinstance(found, type) and (is_session(found) or is_estimator(found)))
+    if isinstance(found, type):
+        return False
+    return isinstance(found, Classifier) or is_module(found) or _is_session(found) or _is_estimator(found)
+
+
+def _is_session(model: object) -> bool:
+    return all(hasattr(model, name) for name in ("get_inputs", "get_outputs", "run"))
+
+
+def _is_estimator(model: object) -> bool:
+    return hasattr(model, "predict_proba") or hasattr(model, "decision_function")
 
 
 def wrap_model(model: object, options: ModelOptions, spec: str | None = None) -> Classifier:
@@ -38,28 +48,34 @@ def wrap_model(model: object, options: ModelOptions, spec: str | None = None) ->
     """
     if isinstance(model, Classifier):
         options.refuse_all(spec or "a Classifier")
-        return model
-    if isinstance(model, nn.Module):
+        return model.module() if is_module(model.network) else model
+    if is_module(model):
         return _wrap_module(model, options, spec or type(model).__name__)
     spec = spec or UNNAMED
     options.refuse_weights(spec)
-    if is_session(model):
+    if _is_session(model):
+        from multiguard.models.onnx import wrap_session
+
         return wrap_session(model, options, spec)
-    if is_estimator(model):
+    if _is_estimator(model):
+        from multiguard.models.sklearn import wrap_estimator
+
         return wrap_estimator(model, options, spec)
     if not callable(model):
         kinds = "a Classifier, a torch module, a function, a scikit-learn estimator or an ONNX session"
         raise ModelError(f"{spec} must be {kinds}, not {type(model).__name__}.")
-    if isinstance(getattr(model, "__self__", None), nn.Module):
+    if is_module(getattr(model, "__self__", None)):
         raise ModelError(
             f"{spec} is a method of a torch module, which would hide the module from evaluation mode, from the device "
             "and from the record of its weights; give the module itself."
         )
-    return options.make_classifier(FunctionNetwork(model), spec, None)
+    return options.make_classifier(model, spec, None)
 
 
-def _wrap_module(module: nn.Module, options: ModelOptions, spec: str) -> Classifier:
+def _wrap_module(module: Any, options: ModelOptions, spec: str) -> Classifier:
     """A torch module; a Hugging Face model names its labels and returns logits."""
+    from multiguard.models.torch_model import state_hash
+
     options.refuse_weights(spec)
     names = getattr(getattr(module, "config", None), "id2label", None)
     if isinstance(names, dict):
@@ -91,6 +107,9 @@ def _filled(model: Any, options: ModelOptions, spec: str) -> Classifier:
     """The model, with the weights that are given: those of a folder that was trained from it, or of a file."""
     if options.weights is None:
         return wrap_model(model, options, spec)
+    from multiguard.models.model_folder import load_folder
+    from multiguard.models.weight_files import load_weights, read_weights
+
     own, rest = deepcopy(model), replace(options, weights=None)
     network = _trainable(own, spec)
     if options.weights.is_dir():
@@ -100,20 +119,24 @@ def _filled(model: Any, options: ModelOptions, spec: str) -> Classifier:
     return wrap_model(own, rest, spec)
 
 
-def _trainable(model: Any, spec: str) -> nn.Module:
+def _trainable(model: Any, spec: str) -> "nn.Module":
     """The torch module of a model, which has weights to fill and to train."""
     network = model.network if isinstance(model, Classifier) else model
-    if not isinstance(network, nn.Module):
+    if not is_module(network):
         kind = type(network).__name__
         raise ModelError(f"{spec}: a {kind} has no weights to fill or train; leave out weights, or give a module.")
-    return network
+    return cast("nn.Module", network)
 
 
-def code_backbone(spec: str, labels: Sequence[str], weights: str | None) -> Backbone:
+def code_backbone(spec: str, labels: Sequence[str], weights: str | None) -> "Backbone":
     """A copy of the module that the user's code makes, to be trained.
 
     It takes pixels in [0, 1] unless the code makes a `Classifier`, which has its own mean and standard deviation.
     """
+    from multiguard.models.backbone import Backbone
+    from multiguard.models.model_folder import load_backbone
+    from multiguard.models.weight_files import load_weights, read_weights
+
     module, found = find_code(spec)
     model = deepcopy(made_model(found, spec))
     network, classifier = _trainable(model, spec), wrap_model(model, ModelOptions(), spec)
@@ -225,9 +248,9 @@ def code_hash(home: ModuleType, maker: object, classifier: Classifier) -> str:
     home_file = _file(home)
     if home_file is None:
         raise ModelError(f"{home.__name__} has no file to identify its code by; move the function into a .py file.")
-    modules = list(classifier.modules())
+    modules = list(_trainable(classifier, "").modules()) if is_module(classifier.network) else []
     networks = [module.network for module in modules if isinstance(module, Classifier)]
-    parts = [maker, *modules, *(one.function if isinstance(one, FunctionNetwork) else one for one in networks)]
+    parts = [maker, classifier.network, *modules, *networks]
     names = {name for part in parts for name in _defining_modules(part)}
     files = {name: file for name in names if (file := _user_file(name, home)) is not None} | {home.__name__: home_file}
     listing = "".join(f"{name} {file_checksum(file)};" for name, file in sorted(files.items()))
@@ -250,3 +273,10 @@ def _user_file(name: str, home: ModuleType) -> Path | None:
 def _file(module: ModuleType | None) -> Path | None:
     name = getattr(module, "__file__", None)
     return Path(name) if name is not None and Path(name).is_file() else None
+
+
+def is_library(name: str) -> bool:
+    """Whether a module is Python's, multiguard's or an installed package's, not the user's own, such as `__main__`."""
+    file, top = getattr(sys.modules.get(name), "__file__", None), name.partition(".")[0]
+    own = top not in ("multiguard", *sys.stdlib_module_names) and _LIBRARIES.isdisjoint(Path(str(file)).parts)
+    return name != "__main__" and (file is None or not own)

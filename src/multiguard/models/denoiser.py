@@ -11,7 +11,9 @@ from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import file_checksum
 from multiguard.models.classifier import Classifier
-from multiguard.models.weight_files import read_hashed_weights, summary
+from multiguard.models.spec import summary
+from multiguard.models.torch_model import TorchClassifier
+from multiguard.models.weight_files import read_hashed_weights
 
 
 class FFDNet(nn.Module):
@@ -43,7 +45,7 @@ class FFDNet(nn.Module):
 class DenoisedNetwork(nn.Module):
     """The denoiser at one noise level, that of the smoothing, then the classifier on its result clamped to [0, 1]."""
 
-    def __init__(self, denoiser: FFDNet, classifier: Classifier, sigma: float) -> None:
+    def __init__(self, denoiser: FFDNet, classifier: TorchClassifier, sigma: float) -> None:
         super().__init__()
         self.denoiser, self.classifier, self.sigma = denoiser, classifier, sigma
 
@@ -83,13 +85,14 @@ def _hashed_ffdnet(path: Path) -> tuple[FFDNet, str]:
     return network.eval().requires_grad_(False), digest
 
 
-def denoise_first(classifier: Classifier, denoiser: FFDNet | str | Path, sigma: float) -> Classifier:
+def denoise_first(classifier: Classifier, denoiser: FFDNet | str | Path, sigma: float) -> TorchClassifier:
     """The same classifier with a denoiser for noise of standard deviation sigma before it: one base classifier.
 
     A network that never saw noise is certified so without training; the noise of the smoothing must be this sigma.
 
     Args:
-        classifier: A classifier of images with three channels; one that has a denoiser already is refused.
+        classifier: A classifier of images with three channels; one that has a denoiser already is refused. A function
+            gets tensors.
         denoiser: An FFDNet, or the file of its weights.
         sigma: The noise that it removes.
 
@@ -99,9 +102,10 @@ def denoise_first(classifier: Classifier, denoiser: FFDNet | str | Path, sigma: 
     """
     if isinstance(classifier.network, DenoisedNetwork):
         raise ModelError(f"{classifier.name} has a denoiser already; leave out the second one")
+    inner = classifier.module()
     network, digest = (denoiser, None) if isinstance(denoiser, FFDNet) else _hashed_ffdnet(Path(denoiser))
-    return Classifier(
-        DenoisedNetwork(network, classifier, sigma),
+    return TorchClassifier(
+        DenoisedNetwork(network, inner, sigma),
         None if classifier.num_labels is None else classifier.label_names,
         output=classifier.output,
         image_size=classifier.image_size,
@@ -109,7 +113,7 @@ def denoise_first(classifier: Classifier, denoiser: FFDNet | str | Path, sigma: 
         weights_hash=_joined(classifier.weights_hash, digest),
         trained_noise=classifier.trained_noise,
         code_hash=classifier.code_hash,
-    ).train(classifier.training)
+    ).train(inner.training)
 
 
 def denoised_checksum(weights: str | None, denoiser: Path) -> str | None:

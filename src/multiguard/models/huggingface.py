@@ -17,8 +17,7 @@ from multiguard.io.files import files_checksum, read_regular
 from multiguard.io.records import decode_json
 from multiguard.models.classifier import Classifier, ModelOptions
 from multiguard.models.image_processor import PREPROCESSOR, config_processor, read_processor
-from multiguard.models.spec import HF_CONFIG
-from multiguard.models.weight_files import import_library, summary
+from multiguard.models.spec import HF_CONFIG, import_library, summary
 
 _INDEX = "model.safetensors.index.json"
 _MULTI_LABEL = "multi_label_classification"

@@ -7,14 +7,11 @@ from typing import Any
 from multiguard.certify.noise import Noise, parse_noise
 from multiguard.errors import InvalidInputError
 from multiguard.io.files import file_checksum, read_lines
-from multiguard.models.backbone import input_size, load_network
+from multiguard.models.card import folder_checksum, read_card
 from multiguard.models.classifier import Classifier, ModelOptions, Output, label_tuple
 from multiguard.models.code import load_code, wrap_model
 from multiguard.models.config import ModelConfig
-from multiguard.models.denoiser import denoise_first, denoiser_sigma
-from multiguard.models.huggingface import hf_checksum, load_hf
-from multiguard.models.model_folder import folder_checksum, load_folder, read_card
-from multiguard.models.onnx import load_onnx, onnx_checksum
+from multiguard.models.onnx import load_exported, load_onnx, onnx_checksum
 from multiguard.models.spec import Kind, parse_spec
 
 
@@ -31,8 +28,11 @@ def weights_checksum(spec: str, weights: Path | None = None) -> str | None:
     parsed = parse_spec(spec)
     if parsed.kind in ("timm", "network", "code"):
         return None if weights is None or parsed.kind == "code" else file_checksum(weights)
-    checksum = {"folder": folder_checksum, "hf": hf_checksum}.get(parsed.kind, onnx_checksum)
-    return checksum(parsed.target)
+    if parsed.kind == "hf":
+        from multiguard.models.huggingface import hf_checksum
+
+        return hf_checksum(parsed.target)
+    return (folder_checksum if parsed.kind == "folder" else onnx_checksum)(parsed.target)
 
 
 def load_model(config: ModelConfig, *, size: int | None = None, noise: str | None = None) -> Classifier:
@@ -63,6 +63,8 @@ def load_model(config: ModelConfig, *, size: int | None = None, noise: str | Non
         return classifier
     if noise is None:
         raise InvalidInputError(f"denoiser {model.denoiser} removes the noise of one sigma; give --sigma, such as 0.1")
+    from multiguard.models.denoiser import denoise_first, denoiser_sigma
+
     return denoise_first(classifier, model.denoiser, denoiser_sigma(parse_noise(noise, classifier.image_size)))
 
 
@@ -81,8 +83,12 @@ def square_size(classifier: Classifier, spec: str, size: int | None) -> int | No
         size: The requested size; one that the classifier does not take raises `InvalidInputError`.
     """
     own = classifier.image_size
+    if own is None and size is None and parse_spec(spec).kind in ("timm", "network"):
+        from multiguard.models.backbone import input_size
+
+        return input_size(spec)
     if own is None:
-        return input_size(spec) if size is None and parse_spec(spec).kind in ("timm", "network") else size
+        return size
     if own[0] != own[1]:
         raise InvalidInputError(f"{spec} takes images of {own[0]}x{own[1]}; only square images are supported here")
     if size not in (None, own[0]):
@@ -133,8 +139,9 @@ def load(
 
     Args:
         model: An object or a name. Objects: a `Classifier`; an `nn.Module`, such as a Hugging Face model; a function of
-            a batch, which takes tensors or NumPy arrays and returns either; a scikit-learn estimator with
-            `predict_proba` or `decision_function`, whose rows are inputs flattened; an `onnxruntime.InferenceSession`.
+            a batch, which gets NumPy arrays, or tensors if it fails on arrays or returns a tensor; a scikit-learn
+            estimator with `predict_proba` or `decision_function`, whose rows are inputs flattened; an
+            `onnxruntime.InferenceSession`.
             Names: a built-in model, such as `coco-0.5`; a model folder, or the run folder around it; `timm:NAME`;
             `hf:FOLDER`; `onnx:FILE`; `FILE.yaml`; `module:name` or `file.py:name` for one of the objects above or a
             function without arguments that returns one (only these run your code; its files are hashed).
@@ -150,7 +157,7 @@ def load(
             objects without weights of their own: it must change when the function does.
 
     Returns:
-        The classifier; `num_labels` is None until `find_labels` has seen an input, if nothing says how many there are.
+        The classifier; `num_labels` is None until `ready` has seen an input, if nothing says how many there are.
 
     >>> from torch import nn
     >>> network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 2))
@@ -170,11 +177,32 @@ def load(
     return _LOADERS[spec.kind](spec.target, options)
 
 
+def _load_folder(folder: str, _: ModelOptions) -> Classifier:
+    """The exported form of a built-in model, which needs no torch; any other folder's network."""
+    if (found := load_exported(Path(folder))) is not None:
+        return found
+    from multiguard.models.model_folder import load_folder
+
+    return load_folder(folder)
+
+
+def _load_network(name: str, options: ModelOptions) -> Classifier:
+    from multiguard.models.backbone import load_network
+
+    return load_network(name, options)
+
+
+def _load_hf(folder: str, options: ModelOptions) -> Classifier:
+    from multiguard.models.huggingface import load_hf
+
+    return load_hf(folder, options)
+
+
 _LOADERS: dict[Kind, Callable[[str, ModelOptions], Classifier]] = {
-    "folder": lambda folder, _: load_folder(folder),
-    "network": load_network,
-    "timm": lambda name, options: load_network(f"timm:{name}", options),
-    "hf": load_hf,
+    "folder": _load_folder,
+    "network": _load_network,
+    "timm": lambda name, options: _load_network(f"timm:{name}", options),
+    "hf": _load_hf,
     "onnx": load_onnx,
     "yaml": lambda file, _: load_model(ModelConfig(file)),
     "code": load_code,

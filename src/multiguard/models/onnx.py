@@ -6,18 +6,23 @@ Each file is opened once. Its bytes are hashed, and the session is made from the
 import errno
 import hashlib
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.errors import ModelError
 from multiguard.io.files import is_regular, joined_checksum, read_regular
-from multiguard.models.classifier import Classifier, ModelOptions, index_names
-from multiguard.models.host_network import HostNetwork
-from multiguard.models.weight_files import import_library, summary
+from multiguard.models.card import WEIGHTS_FILE, read_card, weights_file
+from multiguard.models.classifier import ArrayNetwork, Classifier, ModelOptions, index_names
+from multiguard.models.spec import CARD_FILE, import_library, summary
 
+if TYPE_CHECKING:
+    from multiguard.models.torch_model import TorchClassifier
+
+GRAPH_FILE = "model.onnx"  # of a model folder: its network, whose weights are those beside it
 _HINT = "; a detector becomes a classifier in a function of your own, module:function"
 _BOXES = 3  # the dimensions of a detector's output: images, boxes, numbers
 _MOST = (1 << 31) - 1  # bytes of a protobuf message, and so of a session made from bytes
@@ -44,11 +49,6 @@ def load_onnx(file: str, options: ModelOptions) -> Classifier:
     return wrap_session(session, options, spec, weights_hash)
 
 
-def is_session(model: object) -> bool:
-    """Whether the object is a session of onnxruntime."""
-    return all(hasattr(model, name) for name in ("get_inputs", "get_outputs", "run"))
-
-
 def wrap_session(session: Any, options: ModelOptions, spec: str, weights_hash: str | None = None) -> Classifier:
     """The classifier of a session of onnxruntime with one input and one output."""
     network = OnnxNetwork(session, spec)
@@ -57,8 +57,26 @@ def wrap_session(session: Any, options: ModelOptions, spec: str, weights_hash: s
     return options.fill(image_size=network.image_size, labels=own).make_classifier(network, spec, weights_hash)
 
 
-class OnnxNetwork(HostNetwork):
-    """A callable (B, ...) -> (B, c); a graph exported for a fixed batch size gets batches of that size."""
+def load_exported(folder: Path) -> Classifier | None:
+    """The classifier of a model folder from its graph, with its weights in place of the graph's; None if it has none.
+
+    The bytes of both files are hashed, and the session is made from the same bytes.
+    """
+    if not is_regular(folder / GRAPH_FILE) or find_spec("onnxruntime") is None:
+        return None
+    import onnxruntime
+
+    card, graph, weights = read_card(folder), _content(folder / GRAPH_FILE), _content(weights_file(folder))
+    if hashlib.sha256(weights).hexdigest() != card.weights_sha256:
+        raise ModelError(f"{folder}: the sha256 of {WEIGHTS_FILE} is not the one in {CARD_FILE}; install it again")
+    settings = onnxruntime.SessionOptions()
+    settings.add_external_initializers_from_files_in_memory([WEIGHTS_FILE], [weights], [len(weights)])
+    session = onnxruntime.InferenceSession(graph, settings, providers=["CPUExecutionProvider"])
+    return card.classifier(ExportedNetwork(session, folder, hashlib.sha256(graph + weights).hexdigest()))
+
+
+class OnnxNetwork(ArrayNetwork):
+    """A function (B, ...) -> (B, c); a graph exported for a fixed batch size gets batches of that size."""
 
     def __init__(self, session: Any, spec: str) -> None:
         inputs, outputs = session.get_inputs(), session.get_outputs()
@@ -87,7 +105,7 @@ class OnnxNetwork(HostNetwork):
         """Whether the graph takes (B, height, width, 3), as exports from TensorFlow do."""
         return len(self._shape) == 4 and self._shape[3] == 3 and self._shape[1] != 3
 
-    def scores(self, rows: NDArray[np.float32]) -> NDArray[Any]:
+    def __call__(self, rows: NDArray[np.float32]) -> NDArray[Any]:
         """The scores of each row."""
         fixed = self._shape[0] if isinstance(self._shape[0], int) else len(rows)
         parts = [self._run(rows[start : start + fixed], fixed) for start in range(0, len(rows), fixed)]
@@ -97,6 +115,22 @@ class OnnxNetwork(HostNetwork):
         padded = np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]), np.float32)])
         padded = np.ascontiguousarray(padded.transpose(0, 2, 3, 1)) if self._channels_last else padded
         return self._session.run(None, {self._input: padded})[0][: len(rows)]
+
+
+class ExportedNetwork(OnnxNetwork):
+    """The network of a model folder outside torch; its scores are those of the folder's network in torch, to 1e-4."""
+
+    has_torch_form = True
+
+    def __init__(self, session: Any, folder: Path, checksum: str) -> None:
+        super().__init__(session, str(folder))
+        self._folder, self.checksum = folder, checksum
+
+    def torch_form(self) -> "TorchClassifier":
+        """The folder's own network."""
+        from multiguard.models.model_folder import load_folder
+
+        return load_folder(self._folder)
 
 
 def onnx_checksum(file: str) -> str:

@@ -1,9 +1,7 @@
 """scikit-learn estimators as base classifiers: one score per label from whatever shape they return it in."""
 
 import pickle
-import sys
 from functools import cached_property
-from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -11,17 +9,11 @@ import numpy as np
 from joblib.hashing import NumpyHasher
 from numpy.typing import NDArray
 
-from multiguard.errors import ModelError
-from multiguard.models.classifier import UNNAMED, Classifier, ModelOptions, index_names
-from multiguard.models.host_network import HostNetwork
+from multiguard.errors import InvalidInputError, ModelError
+from multiguard.models.classifier import UNNAMED, ArrayNetwork, Classifier, ModelOptions, index_names
+from multiguard.models.code import is_library
 
-_LIBRARIES = {"site-packages", "dist-packages"}  # parts of the path of an installed package
 _PRESENT = (1, True, 1.0)  # how a label's class says that the label is there
-
-
-def is_estimator(model: object) -> bool:
-    """Whether the object scores rows as scikit-learn's classifiers do."""
-    return hasattr(model, "predict_proba") or hasattr(model, "decision_function")
 
 
 def wrap_estimator(model: Any, options: ModelOptions, spec: str) -> Classifier:
@@ -79,13 +71,6 @@ class _EstimatorHasher(NumpyHasher):  # type: ignore[misc]
         return set()
 
 
-def is_library(name: str) -> bool:
-    """Whether a module is Python's, multiguard's or an installed package's, not the user's own, such as `__main__`."""
-    file, top = getattr(sys.modules.get(name), "__file__", None), name.partition(".")[0]
-    own = top not in ("multiguard", *sys.stdlib_module_names) and _LIBRARIES.isdisjoint(Path(str(file)).parts)
-    return name != "__main__" and (file is None or not own)
-
-
 def _function_parts(function: FunctionType) -> tuple[Any, ...]:
     """All that decides what a function returns, but for what it finds in its module."""
     cells = [_content(cell) for cell in function.__closure__ or ()]
@@ -120,7 +105,7 @@ def _class_parts(kind: type) -> tuple[Any, ...]:
     return ("class", kind.__qualname__, kept, kind.__bases__)
 
 
-class EstimatorNetwork(HostNetwork):
+class EstimatorNetwork(ArrayNetwork):
     """A callable (B, ...) -> (B, c); each input is flattened to one row.
 
     An estimator that was fitted on named columns gets data frames with these names (`feature_names`).
@@ -134,13 +119,24 @@ class EstimatorNetwork(HostNetwork):
         self._score = model.predict_proba if self.is_probability else model.decision_function
         self._classes = classes
 
-    def scores(self, rows: NDArray[np.float32]) -> NDArray[Any]:
+    def __call__(self, rows: NDArray[np.float32]) -> NDArray[Any]:
         """One score per row and label."""
         found = self._score(self._table(rows.reshape(len(rows), -1).astype(np.float64)))
         if isinstance(found, list):  # one array per label, with one column per class of it
             return np.stack([_present(one, own) for one, own in zip(found, self._classes, strict=True)], axis=1)
         found = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
         return found if found.ndim > 1 else np.stack([-found, found], axis=1)  # two classes, one score
+
+    def check_unchanged(self, weights_hash: str | None) -> None:
+        """Raises unless the estimator has the hash that it had when it was loaded."""
+        name = type(self.model).__name__
+        if weights_hash is None:
+            raise InvalidInputError(
+                f"{name} cannot be pickled, so nothing identifies what it has learnt, and a resumed run must "
+                "not mix the votes of two estimators; give it functions of a module in place of lambdas."
+            )
+        if estimator_hash(self.model) != weights_hash:
+            raise ModelError(f"{name} was fitted or changed after it was loaded; make a new Smoother of it.")
 
     def _table(self, rows: NDArray[np.float64]) -> Any:
         """The rows as the estimator takes them: a data frame if it was fitted on one."""

@@ -1,9 +1,10 @@
 """The kinds of models that a name can stand for, distinguished by prefix, by suffix or by what a folder holds."""
 
+import importlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from multiguard.errors import ModelError
 
@@ -14,6 +15,7 @@ BUILT_IN = Path(__file__).parent / "weights"  # a folder per model that the pack
 _PREFIXES: tuple[Kind, ...] = ("timm", "hf", "onnx")
 _NETWORKS = ("cnn", "lite", "unet", "pool")  # built-in ones, to be trained
 _INSIDE = "model"  # where a run folder keeps its model
+_NEED_TORCHVISION = ("timm", "transformers")
 _WEIGHTS = (".safetensors", ".pth", ".pt", ".bin")
 
 
@@ -88,3 +90,24 @@ def _weights_file(path: Path) -> ModelSpec:
         f"{path}: weights alone do not say which network they are of; name both, as in "
         f"--model timm:resnet50 --weights {path} --labels labels.txt"
     )
+
+
+def import_library(module: str, extra: str) -> Any:
+    """The imported module; where it does not import, a `ModelError` that names the extra to install."""
+    if module in _NEED_TORCHVISION:
+        from multiguard.models.weight_files import declare_absent_operators
+
+        declare_absent_operators()
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ModelError(f"this model needs {error.name}; pip install 'multiguard[{extra}]'.") from error
+    except (ImportError, RuntimeError) as error:  # another library that it imports is broken
+        raise ModelError(
+            f"this model needs {module}, which is installed and does not import: {summary(error)}"
+        ) from error
+
+
+def summary(error: BaseException) -> str:
+    """The beginning of another library's error message in one line, or the error's type where it has none."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,6 +1,5 @@
-"""Weights files, read without running any code from them, and the optional libraries that some models need."""
+"""Weights files, read without running any code from them."""
 
-import importlib
 import importlib.util
 import io
 import sys
@@ -15,9 +14,9 @@ from torch import Tensor, nn
 
 from multiguard.errors import ModelError
 from multiguard.io.files import read_hashed
+from multiguard.models.spec import summary
 
 _MOST = 1 << 36  # bytes of a weights file
-_NEED_TORCHVISION = ("timm", "transformers")
 _OPERATORS = ("nms", "qnms")  # of torchvision
 _declared: list[torch.library.Library] = []  # torch forgets the operators of a library that is deleted
 _WRAPPERS = ("state_dict", "model", "model_state_dict", "params")
@@ -68,25 +67,6 @@ def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], source: str) 
         module.load_state_dict(tensors)
     except RuntimeError as error:
         raise ModelError(f"{source}: the weights do not fit the network's architecture ({summary(error)})") from error
-
-
-def import_library(module: str, extra: str) -> Any:
-    """The imported module; where it does not import, a `ModelError` that names the extra to install."""
-    if module in _NEED_TORCHVISION:
-        declare_absent_operators()
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise ModelError(f"this model needs {error.name}; pip install 'multiguard[{extra}]'.") from error
-    except (ImportError, RuntimeError) as error:  # another library that it imports is broken
-        raise ModelError(
-            f"this model needs {module}, which is installed and does not import: {summary(error)}"
-        ) from error
-
-
-def summary(error: BaseException) -> str:
-    """The beginning of another library's error message in one line, or the error's type where it has none."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def declare_absent_operators() -> None:

@@ -4,17 +4,15 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-from joblib.externals.loky import cpu_count, get_reusable_executor
-from joblib.externals.loky.process_executor import BrokenProcessPool
+from typing import TYPE_CHECKING, Any
 
 from multiguard.certify import Rule, settled_by_betting
 from multiguard.certify.arguments import check_alpha, check_count, check_forecast_margin, check_radii
-from multiguard.smooth.settings import Settings
 from multiguard.votes import VoteRow
 from multiguard.votes.types import as_array
+
+if TYPE_CHECKING:
+    from multiguard.smooth.smoother import Smoother
 
 # An image may stop after so many draws; those at which the method betting chooses its bets again are among them.
 _STOPS = (50, 100, 200, 300, 500, 700, *(m * 10**e for e in range(2, 8) for m in (10, 14, 20, 30, 50, 70)))
@@ -53,14 +51,13 @@ class AdaptivePlan:
 class Stopping:
     """Decides which images stop; without labels (`labelled`), pilot draws choose those to protect."""
 
-    def __init__(self, plan: AdaptivePlan, settings: Settings, num_labels: int, *, labelled: bool) -> None:
-        settings.check_rule(plan.rule, num_labels)
-        self._plan, self._labelled = plan, labelled
-        self._processes = _processes(settings.device)
+    def __init__(self, plan: AdaptivePlan, smoother: "Smoother", num_labels: int, *, labelled: bool) -> None:
+        smoother.settings.check_rule(plan.rule, num_labels)
+        self._plan, self._labelled, self._smoother = plan, labelled, smoother
         check_count("max_draws", plan.max_draws)
         radii = tuple(check_radii(plan.radii).tolist())
-        settings.noise.down(1.0, radii)  # refuses radii that its attacker does not have, such as half a pixel
-        self._options: dict[str, Any] = {"num_labels": num_labels, "noise": settings.noise, "radii": radii}
+        smoother.noise.down(1.0, radii)  # refuses radii that its attacker does not have, such as half a pixel
+        self._options: dict[str, Any] = {"num_labels": num_labels, "noise": smoother.noise, "radii": radii}
         self._options["alpha"] = alpha = check_alpha(plan.alpha)
         margin = check_forecast_margin(plan.forecast_margin)
         self._options |= {"draws": plan.max_draws, "forecast_margin": margin}
@@ -72,9 +69,12 @@ class Stopping:
         """For each image whether its draws may end, computed in worker processes or in this one."""
         rule, options = self._plan.rule, self._options
         votes, labels = [as_array(row.votes, rule.name) for row in rows], [self._protected(row) for row in rows]
-        if self._processes > 1:
-            executor = get_reusable_executor(self._processes, timeout=_IDLE_SECONDS, env=_ONE_THREAD)
-            size = math.ceil(len(rows) / self._processes) or 1  # few tasks, since sending one has a fixed cost
+        if (processes := _processes(self._smoother.settings.device)) > 1:
+            from joblib.externals.loky import get_reusable_executor
+            from joblib.externals.loky.process_executor import BrokenProcessPool
+
+            executor = get_reusable_executor(processes, timeout=_IDLE_SECONDS, env=_ONE_THREAD)
+            size = math.ceil(len(rows) / processes) or 1  # few tasks, since sending one has a fixed cost
             tasks = [slice(first, first + size) for first in range(0, len(rows), size)]
             try:
                 parts = [executor.submit(settled_by_betting, votes[t], labels[t], rule, **options) for t in tasks]
@@ -90,9 +90,13 @@ class Stopping:
         return self._plan.rule.returned(as_array(row.pilot, self._plan.rule.name), self._options["num_labels"])
 
 
-def _processes(device: torch.device) -> int:
+def _processes(device: str) -> int:
     """How many processes decide: one decision takes 10 to 30 ms, in which a GPU draws hundreds of times.
 
     On a CPU only this one, which has no processor to spare.
     """
-    return 1 if device.type == "cpu" else cpu_count() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")) - 1
+    if device == "cpu":
+        return 1
+    from joblib.externals.loky import cpu_count
+
+    return int(cpu_count()) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")) - 1

@@ -8,9 +8,9 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from multiguard.errors import DataError, ImageError, ImageFailure, InvalidInputE
 from multiguard.io.files import check_content
 from multiguard.io.lock import folder_lock
 from multiguard.io.ranks import this_rank
-from multiguard.models.classifier import state_checksum, state_hash
 from multiguard.smooth.adaptive import AdaptivePlan, Stopping
 from multiguard.smooth.noise_source import resolve_seed
 from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter, ShardVotes
@@ -30,10 +29,6 @@ from multiguard.smooth.settings import check_choice, make_provenance
 from multiguard.smooth.smoother import Smoother
 from multiguard.smooth.stream import check_draws, whole_number
 from multiguard.votes import Manifest, Provenance, Votes, VotesWriter, read_votes
-
-if TYPE_CHECKING:
-    from multiguard.smooth.distributed import Team
-
 
 Progress = Callable[[int, int], None]
 OnError = Literal["stop", "record"]
@@ -212,8 +207,9 @@ class VoteRun:
     @cached_property
     def provenance(self) -> Provenance:
         """All that determines the votes; the first image is decoded for it, and kept for the voting."""
-        first = image_hash(self._images.peek(self._images.first).image)
-        return make_provenance(self.smoother, self.dataset, self._scheme, first, **self._given)
+        first = self._images.peek(self._images.first).image
+        self.smoother.find_labels(first)
+        return make_provenance(self.smoother, self.dataset, self._scheme, image_hash(first), **self._given)
 
     def check(self, positions: range | None = None) -> list[str]:
         """What looks wrong with the model, seen on some of these images; see `Smoother.probe`, which raises."""
@@ -241,8 +237,8 @@ class VoteRun:
                 f"votes in memory are made in one process, and this is one of {rank.count} (WORLD_SIZE); vote in "
                 "several with vote_dataset or `multiguard vote`, then certify the votes in one"
             )
-        writer, total, done = self._writer(None), len(self.provenance.image_ids), count(1)
-        self._vote(writer, writer.missing(), lambda: (progress or _no_progress)(next(done), total))
+        writer, total, done = self.writer(None), len(self.provenance.image_ids), count(1)
+        self.vote_shards(writer, writer.missing(), lambda: (progress or _no_progress)(next(done), total))
         _check_any(writer.manifest.failures, total)
         return writer.votes()
 
@@ -259,21 +255,22 @@ class VoteRun:
         `discard` removes the votes of another run from the folder; None refuses such a folder. The votes of this run
         are always resumed.
         """
-        from multiguard.smooth.distributed import Team
-
-        stop = stop or (lambda: False)
+        progress, stop = progress or _no_progress, stop or (lambda: False)
         with folder_lock(Path(folder)):
-            team = Team.current()
-            if team.rank.is_main:
-                writer = self._writer(Path(folder), discard)
-                self._lead(team, writer, progress or _no_progress, stop)
-                return writer.manifest
-            self._follow(team, Path(folder), stop)
-            return None
+            if this_rank().count > 1:
+                from multiguard.smooth.distributed import Team
 
-    def _writer(
+                return Team.current().write(self, Path(folder), progress, stop, discard)
+            writer = self.writer(Path(folder), discard)
+            done, total = count(self.images_done(writer) + 1), len(self.provenance.image_ids)
+            shards = takewhile(lambda _: not stop(), writer.missing())
+            self.vote_shards(writer, shards, lambda: progress(next(done), total))
+            return self.finish(writer, stop)
+
+    def writer(
         self, folder: Path | None, discard: Callable[[Path], None] | None = None, *, main: bool = True
     ) -> VotesWriter:
+        """What writes the votes of this run into a folder, or keeps them in memory."""
         return VotesWriter(
             folder,
             self.provenance,
@@ -285,31 +282,23 @@ class VoteRun:
             discard=discard,
         )
 
-    def _lead(self, team: "Team", writer: VotesWriter, progress: Progress, stop: Callable[[], bool]) -> None:
-        """List the missing shards, vote on some of them, wait for the other processes and complete the manifest."""
-        todo, total = writer.missing(), len(self.provenance.image_ids)
-        done = total - sum(len(writer.manifest.positions(shard)) for shard in todo)
-        with team.lead(todo, done, stop) as work:
-            self._vote(writer, work, lambda: progress(work.count_image(), total))
-            work.leave()
-            work.wait(lambda images: progress(images, total))
+    def images_done(self, writer: VotesWriter) -> int:
+        """The number of images whose votes are written."""
+        missing = sum(len(writer.manifest.positions(shard)) for shard in writer.missing())
+        return len(self.provenance.image_ids) - missing
+
+    def finish(self, writer: VotesWriter, stop: Callable[[], bool]) -> Manifest:
+        """Complete the manifest once all shards are written, or `stop` left some."""
         writer.finish()
         if writer.missing() and not stop():
             raise VotesError(
                 f"{len(writer.missing())} shards are missing because another process stopped; run the same command "
                 "again to resume."
             )
-        _check_any(writer.manifest.failures, total)
+        _check_any(writer.manifest.failures, len(self.provenance.image_ids))
+        return writer.manifest
 
-    def _follow(self, team: "Team", folder: Path, stop: Callable[[], bool]) -> None:
-        """Vote on some of the shards that the main process lists."""
-        with team.join(stop) as work:
-            if work is not None:
-                if work.todo:
-                    self._vote(self._writer(folder, main=False), work, work.count_image)
-                work.leave()
-
-    def _vote(self, writer: VotesWriter, shards: Iterable[int], on_image: Callable[[], object]) -> None:
+    def vote_shards(self, writer: VotesWriter, shards: Iterable[int], on_image: Callable[[], object]) -> None:
         """Vote on these shards; each is written in a thread, at most one behind the device."""
         images = (
             ShardImages(index, self._images.samples(writer.manifest.positions(index)), writer.started(index))
@@ -332,12 +321,12 @@ class VoteRun:
             for warning in self.check(positions):
                 warnings.warn(warning, stacklevel=6)
         classifier = self.smoother.classifier
-        if state_hash(classifier) != self.provenance.classifier_hash:
+        if classifier.state_hash() != self.provenance.classifier_hash:
             raise ModelError(
                 f"the parameters or buffers of {classifier.name} have changed since its run was recorded; start a "
                 "new run, and do not change them while it votes"
             )
-        self._checksum = state_checksum(classifier)
+        self._checksum = classifier.state_checksum()
 
     def _keep(self, writer: VotesWriter, votes: ShardVotes) -> None:
         """Write a shard, unless the classifier is not the one any more that the votes are recorded of."""
@@ -375,7 +364,7 @@ def _scheme(
         noise_seed=whole_number("noise_seed", resolve_seed(noise_seed)),
         any_noise_seed=noise_seed is None,
         stops=tuple(check_draws(number) for number in stops),
-        stopping=None if adaptive is None else Stopping(adaptive, smoother.settings, labels, labelled=labelled),
+        stopping=None if adaptive is None else Stopping(adaptive, smoother, labels, labelled=labelled),
         pilot_draws=whole_number("pilot_draws", pilot_draws),
         labelled=bool(labelled),
     )

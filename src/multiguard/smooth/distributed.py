@@ -13,7 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from torch.distributed import HashStore, Store  # type: ignore[attr-defined]
@@ -21,6 +22,10 @@ from torch.distributed.rendezvous import rendezvous
 
 from multiguard.errors import VotesError
 from multiguard.io.ranks import Rank, check_code, package_checksum, this_rank
+
+if TYPE_CHECKING:
+    from multiguard.smooth.dataset import VoteRun
+    from multiguard.votes import Manifest
 
 Value = TypeVar("Value")
 
@@ -104,6 +109,29 @@ class Team:
         rank = this_rank()
         timeout = _TIMEOUT if rank.restarts is None else None  # torchrun itself notices dead processes
         return cls(rank, HashStore() if rank.count == 1 else next(iter(rendezvous("env://")))[0], timeout)
+
+    def write(
+        self,
+        run: "VoteRun",
+        folder: Path,
+        progress: Callable[[int, int], None],
+        stop: Callable[[], bool],
+        discard: Callable[[Path], None] | None,
+    ) -> "Manifest | None":
+        """`VoteRun.write` in every process of a team; the main one lists the shards and returns the manifest."""
+        if not self.rank.is_main:
+            with self.join(stop) as work:
+                if work is not None:
+                    if work.todo:
+                        run.vote_shards(run.writer(folder, main=False), work, work.count_image)
+                    work.leave()
+            return None
+        writer, total = run.writer(folder, discard), len(run.provenance.image_ids)
+        with self.lead(writer.missing(), run.images_done(writer), stop) as work:
+            run.vote_shards(writer, work, lambda: progress(work.count_image(), total))
+            work.leave()
+            work.wait(lambda images: progress(images, total))
+        return run.finish(writer, stop)
 
     @contextmanager
     def lead(self, todo: Sequence[int], done: int, stop: Callable[[], bool]) -> Iterator[Work]:

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from multiguard.certify.noise import Noise, parse_noise
 from multiguard.certify.rules import Rule
@@ -14,17 +13,13 @@ from multiguard.errors import ImageError, ImageFailure, ModelError
 from multiguard.models import Classifier
 from multiguard.models.config import ModelConfig
 from multiguard.models.loading import chosen_noise, load_model, square_size, unnamed_labels
-from multiguard.models.spec import parse_spec
 from multiguard.smooth.config import PredictConfig, named_noise
 from multiguard.smooth.noise_source import resolve_seed
 from multiguard.smooth.prediction import Prediction
-from multiguard.smooth.settings import cpu_has_bfloat16, resolve_device, score_threshold
+from multiguard.smooth.settings import score_threshold
 from multiguard.smooth.smoother import Smoother
 
 Outcome = Prediction | ImageFailure
-
-# On a CPU that computes in bfloat16: as on a GPU, and half the time.
-_QUICK: dict[str, Any] = {"precision": "bfloat16", "channels_last": True, "batch_size": 6}
 
 
 @dataclass(frozen=True)
@@ -109,13 +104,12 @@ def make_predictor(model: ModelConfig, config: PredictConfig) -> Predictor:
     rule = config.rule_for(len(classifier.label_names))
     side = square_size(classifier, model.spec, config.size or model.size)
     noise = parse_noise(text, None if side is None else (side, side))
-    smoother = _smoother(config, classifier, rule, noise, _quick_on_cpu(model.spec, config.device))
+    smoother = _smoother(config, classifier, rule, noise)
     return Predictor(smoother, rule, side, named, config)
 
 
-def _smoother(config: PredictConfig, classifier: Classifier, rule: Rule, noise: Noise, quick: bool) -> Smoother:
+def _smoother(config: PredictConfig, classifier: Classifier, rule: Rule, noise: Noise) -> Smoother:
     ranks = min(max(rule.k_prime, 1), len(classifier.label_names)) if rule.k_prime is not None else None
-    more: dict[str, Any] = _QUICK if quick and config.precision is None else {"precision": config.precision}
     return Smoother(
         classifier,
         noise=noise,
@@ -123,10 +117,5 @@ def _smoother(config: PredictConfig, classifier: Classifier, rule: Rule, noise: 
         score_threshold=score_threshold(config.rule, config.score_threshold),
         device=config.device,
         clamp=config.clamp,
-        **more,
+        precision=config.precision,
     )
-
-
-def _quick_on_cpu(spec: str, device: str | None) -> bool:
-    """Whether the model is one of our own networks, and runs on a processor that computes in bfloat16."""
-    return parse_spec(spec).kind == "folder" and resolve_device(device).type == "cpu" and cpu_has_bfloat16()

@@ -7,11 +7,10 @@ whose answer for an image depends on the other images of its batch. Every way to
 import math
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from multiguard.certify.noise import Noise
 from multiguard.certify.rules import Method, Rule, Threshold, TopK
@@ -19,15 +18,16 @@ from multiguard.certify.stopping import largest_radius, nothing_words
 from multiguard.data.in_memory import MemoryDataset
 from multiguard.data.sample import Dataset
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.models.classifier import Classifier, state_checksum
-from multiguard.smooth.engine import check_scores, noisy_images, score_limit, to_pixels
-from multiguard.smooth.settings import Settings
-from multiguard.smooth.stream import Job
+from multiguard.models.classifier import Classifier
+from multiguard.smooth.engine import Engine, to_pixels
+from multiguard.smooth.settings import Settings, score_limit
+from multiguard.smooth.stream import Batch, Job, Segment
 
 if TYPE_CHECKING:
     from multiguard.smooth.config import VoteConfig
     from multiguard.smooth.dataset import VoteRun
 
+Scores = NDArray[np.float32]  # or a batch of inputs
 _ROWS = 8  # of a batch of the probe, where there are as many images
 _FEWEST_ROWS = 2
 _ENOUGH_IMAGES = 4  # weak logits of a single image may all lie in [0, 1]; those of several do not
@@ -39,7 +39,7 @@ _IMAGE_DIMENSIONS, _CHANNELS = 3, (1, 3)
 _BYTE = 255
 
 
-def probe(classifier: Classifier, settings: Settings, jobs: Sequence[Job], rows: int) -> list[str]:
+def probe(engine: Engine, classifier: Classifier, settings: Settings, jobs: Sequence[Job], rows: int) -> list[str]:
     """What looks wrong with a model, seen on the images of these jobs, all of one shape.
 
     Batches of the probe are small, except for one of as many `rows` as the batches of the run have.
@@ -48,83 +48,80 @@ def probe(classifier: Classifier, settings: Settings, jobs: Sequence[Job], rows:
     """
     _check_mode(classifier)
     copies = -(-_FEWEST_ROWS // len(jobs))  # in train mode some models fail on a single row, and must not pass for that
-    scores = model_scores(classifier, torch.stack([to_pixels(job.image) for job in jobs] * copies))
-    noisy = noisy_images(jobs[:_ROWS], settings, draws=copies)
-    under_noise = model_scores(classifier, noisy)
+    scores = model_scores(engine, np.stack([to_pixels(job.image) for job in jobs] * copies))
+    noisy = engine.noisy(Batch(tuple(Segment(job, 0, copies) for job in jobs[:_ROWS])))
+    under_noise = model_scores(engine, noisy)
     if scores is None or under_noise is None:  # the vote says at which image
         return []
-    _check_function(classifier, noisy, under_noise)
-    _check_full_batch(classifier, noisy, under_noise, rows)
+    _check_function(engine, classifier, noisy, under_noise)
+    _check_full_batch(engine, classifier, noisy, under_noise, rows)
     scores = scores[: len(jobs)]
     _check_kind(classifier, scores, under_noise, settings)
     return [*_statistic_warnings(classifier), *_score_warnings(classifier, scores, under_noise)]
 
 
-@torch.no_grad()
-def model_scores(classifier: Classifier, batch: Tensor, *, of_shape: bool = False) -> Tensor | None:
-    """The scores of a batch, on the host; None where the model fails, which the vote reports.
+def model_scores(engine: Engine, batch: Scores, *, of_shape: bool = False) -> Scores | None:
+    """The scores of a batch, as float32; None where the model fails, which the vote reports.
 
     With `of_shape`, scores of another number or kind than one per label raise `ModelError`.
     """
     try:
-        scores = classifier(batch.clone())  # some models work in place
-        check_scores(scores, len(batch), len(classifier.label_names))
+        scores = engine.scores(batch.copy())  # some models work in place
     except Exception as error:  # any error of the user's model
         if of_shape and isinstance(error, ModelError):
             raise
         return None
-    return scores.float().cpu() if bool(torch.isfinite(scores).all()) else None
+    return scores.astype(np.float32) if np.isfinite(scores).all() else None
 
 
 def _check_mode(classifier: Classifier) -> None:
-    training = [name for name, module in classifier.eval().named_modules() if module.training]
-    if training:
+    if training := classifier.eval().parts_in_training():
         raise ModelError(f"{classifier.name}: {training[0] or 'it'} is in train mode after eval(); it must obey eval()")
 
 
-def _check_function(classifier: Classifier, batch: Tensor, first: Tensor) -> None:
+def _check_function(engine: Engine, classifier: Classifier, batch: Scores, first: Scores) -> None:
     """Raises unless the model is a fixed function of each row of the batch alone; `first` are its scores."""
-    before, order = state_checksum(classifier), torch.arange(len(batch)).flip(0)
-    again = model_scores(classifier, batch)
+    before, order = classifier.state_checksum(), np.arange(len(batch))[::-1]
+    again = model_scores(engine, batch)
     # Other neighbours, other places and other sizes of batches.
-    parts = [model_scores(classifier, batch[part]) for part in (order[:1], order[1:])]
+    parts = [model_scores(engine, batch[part]) for part in (order[:1], order[1:])]
     if again is None or parts[0] is None or parts[1] is None:
         raise ModelError(
             f"{classifier.name} fails on some batches of images that it takes in others (in train mode?); a "
             "certificate needs a function of one image"
         )
     spread = float(first.max() - first.min()) + 1e-6
-    if float((first - again).abs().max()) > _AGAIN * spread:
+    if float(np.abs(first - again).max()) > _AGAIN * spread:
         raise ModelError(
             f"{classifier.name} answers the same batch differently each time: it is in train mode, keeps state or "
             "draws randomness (dropout?); a certificate needs a fixed function"
         )
-    if state_checksum(classifier) != before:
+    if classifier.state_checksum() != before:
         raise ModelError(f"{classifier.name} changes its own parameters or buffers when it is called; it must not")
-    _check_alike(classifier, first[order], torch.cat([parts[0], parts[1]]))
+    _check_alike(classifier, first[order], np.concatenate([parts[0], parts[1]]))
 
 
-def _check_full_batch(classifier: Classifier, batch: Tensor, first: Tensor, rows: int) -> None:
+def _check_full_batch(engine: Engine, classifier: Classifier, batch: Scores, first: Scores, rows: int) -> None:
     """Raises unless a batch of so many rows, these again and again, has the scores of the few; halved if it fails."""
     while rows > len(batch):
-        places = torch.arange(rows) % len(batch)
-        scores = model_scores(classifier, batch[places])
+        places = np.arange(rows) % len(batch)
+        scores = model_scores(engine, batch[places])
         if scores is not None:
             return _check_alike(classifier, first[places], scores)
         rows //= 2  # as the run does where memory is short; any other failure is left to the vote
     return None
 
 
-def _check_alike(classifier: Classifier, scores: Tensor, others: Tensor) -> None:
+def _check_alike(classifier: Classifier, scores: Scores, others: Scores) -> None:
     """Raises unless the scores of the same images in other batches differ in the last digits only."""
-    if float((scores - others).abs().max()) > _TOLERANCE * (float(scores.max() - scores.min()) + 1e-6):
+    if float(np.abs(scores - others).max()) > _TOLERANCE * (float(scores.max() - scores.min()) + 1e-6):
         raise ModelError(
             f"{classifier.name}: its answer for an image depends on the other images of the batch (batch statistics?); "
             "a certificate needs a function of one image"
         )
 
 
-def _check_kind(classifier: Classifier, scores: Tensor, under_noise: Tensor, settings: Settings) -> None:
+def _check_kind(classifier: Classifier, scores: Scores, under_noise: Scores, settings: Settings) -> None:
     """Raises if the scores cannot be of the declared kind; that of logits matters to a threshold only."""
     low, high = float(scores.min()), float(scores.max())
     if classifier.output == "probabilities" and not (low >= -1e-4 and high <= 1 + 1e-4):
@@ -140,23 +137,23 @@ def _check_kind(classifier: Classifier, scores: Tensor, under_noise: Tensor, set
         )
 
 
-def _look_like_probabilities(classifier: Classifier, *scores: Tensor) -> bool:
+def _look_like_probabilities(classifier: Classifier, *scores: Scores) -> bool:
     """Whether scores that are declared logits all lie in [0, 1], with and without noise."""
     inside = all(float(each.min()) >= 0 and float(each.max()) <= 1 for each in scores)
     return inside and classifier.output == "logits"
 
 
-def _sum_to_one(scores: Tensor) -> bool:
-    return bool(((scores.sum(1) - 1).abs() < 1e-3).all())
+def _sum_to_one(scores: Scores) -> bool:
+    return bool((np.abs(scores.sum(1) - 1) < 1e-3).all())
 
 
-def check_unit(image: Tensor, classifier: Classifier, noise: Noise) -> list[str]:
+def check_unit(image: NDArray[Any], classifier: Classifier, noise: Noise) -> list[str]:
     """Refuses an image whose pixels do not lie in [0, 1], and warns of what only looks like one, and of its noise."""
     looks = image.ndim == _IMAGE_DIMENSIONS and len(image) in _CHANNELS
-    if not (looks or classifier.image_size or image.dtype == torch.uint8):
+    if not (looks or classifier.image_size or image.dtype == np.uint8):
         return []
     low, high = float(image.min()), float(image.max())
-    if image.dtype == torch.uint8 or (low >= 0 and high <= 1):
+    if image.dtype == np.uint8 or (low >= 0 and high <= 1):
         if noise.sigma is not None and noise.sigma > _LARGE_SIGMA:
             return [f"sigma is {noise.sigma:g}, and pixels lie in [0, 1]: for pixels in 0..255 divide it by 255"]
         return []
@@ -175,16 +172,17 @@ def check_unit(image: Tensor, classifier: Classifier, noise: Noise) -> list[str]
 def _statistic_warnings(classifier: Classifier) -> Iterator[str]:
     for name in ("mean", "std"):
         values = getattr(classifier, name)
-        if values is not None and float(values.abs().max()) > _LARGE_STATISTIC:
-            yield f"{name} reaches {float(values.abs().max()):g}, and pixels lie in [0, 1]: divide it by 255"
+        largest = 0.0 if values is None else float(abs(values).max())
+        if largest > _LARGE_STATISTIC:
+            yield f"{name} reaches {largest:g}, and pixels lie in [0, 1]: divide it by 255"
 
 
-def _score_warnings(classifier: Classifier, scores: Tensor, under_noise: Tensor) -> Iterator[str]:
+def _score_warnings(classifier: Classifier, scores: Scores, under_noise: Scores) -> Iterator[str]:
     low, high = float(scores.min()), float(scores.max())
     if _look_like_probabilities(classifier, scores, under_noise):
         summed = " and sum to 1 (softmax?)" if _sum_to_one(scores) else ""
         yield f"scores are declared logits, but all lie in [0, 1]{summed}, as probabilities do; --output probabilities"
-    if len(scores) > 1 and high > low and float(scores.std(0).max()) < _TOLERANCE * (high - low):
+    if len(scores) > 1 and high > low and float(scores.std(0, ddof=1).max()) < _TOLERANCE * (high - low):
         yield "scores hardly depend on the image: does the model expect pixels in 0..255, or divide by 255 again?"
 
 
@@ -222,15 +220,15 @@ def data_warnings(run: "VoteRun", draws: int, rule: Rule, alpha: float, methods:
     return warnings
 
 
-def _look(run: "VoteRun") -> tuple[Tensor, Tensor, Tensor] | None:
+def _look(run: "VoteRun") -> tuple[Scores, Scores, Scores] | None:
     """A noisy copy of each of a few images, the scores of the images and of the copies; None where the model fails."""
     smoother, samples = run.smoother, run.some_images()
     if not samples:
         return None
     jobs = [smoother.job(sample.image, 1, noise_seed=0, image_id=sample.id) for sample in samples]
-    noisy, images = noisy_images(jobs, smoother.settings), torch.stack([to_pixels(job.image) for job in jobs])
-    scores = model_scores(smoother.classifier, images, of_shape=True)
-    noisy_scores = model_scores(smoother.classifier, noisy)
+    noisy = smoother.engine.noisy(Batch(tuple(Segment(job, 0, 1) for job in jobs)))
+    scores = model_scores(smoother.engine, np.stack([to_pixels(job.image) for job in jobs]), of_shape=True)
+    noisy_scores = model_scores(smoother.engine, noisy)
     return None if scores is None or noisy_scores is None else (noisy, scores, noisy_scores)
 
 
@@ -269,7 +267,7 @@ def radius_words(run: "VoteRun", config: "VoteConfig") -> str:
     return f"{draws} draws that all agree on one label prove {shown} at alpha = {_ALPHA:g} ({rule.text})"
 
 
-def _recalls(run: "VoteRun", look: tuple[Tensor, Tensor, Tensor]) -> tuple[list[str], list[str]]:
+def _recalls(run: "VoteRun", look: tuple[Scores, Scores, Scores]) -> tuple[list[str], list[str]]:
     """Recall without and with noise in words, and what looks wrong with it; nothing without labels."""
     _, scores, noisy_scores = look
     labels = [sample.labels for sample in run.some_images()]
@@ -282,13 +280,11 @@ def _recalls(run: "VoteRun", look: tuple[Tensor, Tensor, Tensor]) -> tuple[list[
     return [words], [] if limit is not None else [*_recall_warnings(labels, scores.shape[1], clean, noisy)]
 
 
-def _recall(scores: Tensor, labels: Sequence[Sequence[int]], limit: float | None) -> float:
+def _recall(scores: Scores, labels: Sequence[Sequence[int]], limit: float | None) -> float:
     """The fraction of true labels among the highest scores, or among those that reach the limit."""
-    if limit is None:
-        returned = torch.zeros_like(scores).scatter(1, scores.topk(_returned(scores.shape[1])).indices, 1.0) > 0
-    else:
-        returned = scores >= limit
-    kept = [float(returned[index, list(true)].float().mean()) for index, true in enumerate(labels) if true]
+    top = TopK(_returned(scores.shape[1]), 1)
+    returned = top.returned_by(scores) if limit is None else scores >= limit
+    kept = [float(returned[index, list(true)].mean()) for index, true in enumerate(labels) if true]
     return sum(kept) / len(kept)
 
 
@@ -314,12 +310,10 @@ def _returned(num_labels: int) -> int:
     return max(1, min(_MOST_RETURNED, num_labels // 2))
 
 
-def _time_words(run: "VoteRun", config: "VoteConfig", noisy: Tensor) -> str:
+def _time_words(run: "VoteRun", config: "VoteConfig", noisy: Scores) -> str:
     """How long the vote will take, from one more batch."""
-    if noisy.is_cuda:
-        torch.cuda.synchronize()
     started = time.perf_counter()
-    model_scores(run.smoother.classifier, noisy)
+    model_scores(run.smoother.engine, noisy)
     seconds = (time.perf_counter() - started) / len(noisy)
     images = len(run.provenance.image_ids)
     draws = config.most_draws + run.provenance.pilot_draws
@@ -327,4 +321,5 @@ def _time_words(run: "VoteRun", config: "VoteConfig", noisy: Tensor) -> str:
     units = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
     unit = next((name for name, length in units.items() if total > length), "seconds")
     most = " at most" if config.adaptive else ""
-    return f"{images} images x {draws} draws take about {total / units[unit]:.1f} {unit}{most} on {noisy.device.type}"
+    device = run.smoother.settings.device.partition(":")[0]
+    return f"{images} images x {draws} draws take about {total / units[unit]:.1f} {unit}{most} on {device}"

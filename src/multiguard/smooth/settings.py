@@ -2,15 +2,16 @@
 
 import hashlib
 import json
+import math
 import platform
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-import torch
-from torch import nn
 
 from multiguard.certify import Rule, RuleName
 from multiguard.certify.arguments import check_count, check_fraction
@@ -18,9 +19,7 @@ from multiguard.certify.noise import Noise
 from multiguard.data.sample import Dataset
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.ranks import this_rank
-from multiguard.models.classifier import UNNAMED, Classifier, state_hash
-from multiguard.models.host_network import HostNetwork
-from multiguard.models.sklearn import EstimatorNetwork, estimator_hash
+from multiguard.models.classifier import Classifier, is_module
 from multiguard.smooth.noise_source import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
 from multiguard.version import __version__
 from multiguard.votes import Provenance
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 _DEFAULT_SCORE_THRESHOLD = 0.5
 Precision = Literal["float32", "bfloat16", "float16"]
 _CHANNELS = 3
-DTYPES: dict[Precision, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Settings:
     noise: Noise  # in the unit of the input, which for images is that of pixels in [0, 1]
     k_max: int | None  # K', the number of ranked labels kept per draw; None if f returns sets
     score_threshold: float | None  # f returns the labels with at least this probability; None for ranked labels
-    device: torch.device
+    device: str  # "cpu", "cuda:1"
     noise_source: NoiseSource
     precision: Precision  # float32, or the dtype of autocast
     channels_last: bool  # whether images and weights are stored channels last
@@ -82,7 +80,7 @@ def resolve_settings(
     noise: Noise,
     k_max: int | None,
     score_threshold: float | None,
-    device: str | torch.device | None,
+    device: Any,
     clamp: bool,
     precision: Precision | None,
     channels_last: bool | None,
@@ -90,10 +88,11 @@ def resolve_settings(
     noise_source: NoiseSource | None,
 ) -> Settings:
     """The settings with every option checked; options left at None follow the device."""
-    resolved, labels = resolve_device(device), len(classifier.label_names)
-    cuda = resolved.type == "cuda"
+    resolved, labels = resolve_device(classifier, device), len(classifier.label_names)
+    cuda = resolved.startswith("cuda")
     ignored = {"precision": precision not in (None, "float32"), "channels_last": channels_last, "compile": compile}
-    fast = _runs_in_torch(classifier, [name for name, given in ignored.items() if given]) and cuda
+    inside = _runs_in_torch(classifier, [name for name, given in ignored.items() if given])
+    fast = inside and cuda
     vote_dtype(labels)  # refuses more labels than votes can hold
     if k_max is not None and score_threshold is not None:
         raise InvalidInputError("k_max keeps ranked labels and score_threshold makes sets of labels; give one of them.")
@@ -101,7 +100,7 @@ def resolve_settings(
     check_choice("noise_source", source, get_args(NoiseSource))
     if clamp and noise.whole:
         raise InvalidInputError(f"clamp must be left out with the noise {noise}: hidden pixels would become black")
-    check_choice("precision", precision := precision or ("bfloat16" if fast else "float32"), DTYPES)
+    check_choice("precision", precision := precision or ("bfloat16" if fast else "float32"), get_args(Precision))
     ranks = check_count("k_max", min(DEFAULT_RANKS, labels) if k_max is None else k_max, labels)
     noise.check_float32()
     settings = Settings(
@@ -111,14 +110,30 @@ def resolve_settings(
         device=resolved,
         noise_source=source,
         precision=precision,
-        channels_last=fast if channels_last is None else channels_last,
-        compiled=(fast and isinstance(classifier.network, nn.Module)) if compile is None else compile,
+        channels_last=bool(inside and (cuda or convolutional(classifier)) if channels_last is None else channels_last),
+        compiled=(fast and is_module(classifier.network)) if compile is None else compile,
         noise_compiled=cuda if compile is None else compile,
         clamp=clamp,
     )
+    if score_threshold is not None:
+        score_limit(classifier, score_threshold)
     if classifier.image_size is not None:
         noise.check_shape(f"an image of {classifier.name}", (_CHANNELS, *classifier.image_size))
     return settings
+
+
+def score_limit(classifier: Classifier, score_threshold: float) -> float:
+    """The float32 that scores are compared with: the threshold itself, or its logit where scores are logits."""
+    if classifier.output is None:
+        kinds = "--output logits or probabilities (output=...)"
+        raise ModelError(f"{classifier.name}: a score threshold needs to know what its scores are; declare {kinds}")
+    logit = math.log(score_threshold) - math.log1p(-score_threshold)
+    return float(np.float32(score_threshold if classifier.output == "probabilities" else logit))
+
+
+def convolutional(classifier: Classifier) -> bool:
+    """Whether the classifier is a torch module with convolutions, which are faster channels last."""
+    return is_module(classifier) and any(weights.ndim == 4 for weights in classifier.module().parameters())
 
 
 def _runs_in_torch(classifier: Classifier, options: Sequence[str]) -> bool:
@@ -126,31 +141,39 @@ def _runs_in_torch(classifier: Classifier, options: Sequence[str]) -> bool:
 
     onnxruntime or scikit-learn may run the classifier, or the one behind a denoiser.
     """
-    outside = any(isinstance(getattr(module, "network", None), HostNetwork) for module in classifier.modules())
+    outside = classifier.takes == "arrays" or (is_module(classifier) and classifier.module().has_arrays)
     if outside and options:
         raise InvalidInputError(
             f"{classifier.name} runs outside torch (onnxruntime, scikit-learn), in its own precision; leave out "
             f"{', '.join(options)}."
         )
-    return not outside
+    return classifier.takes == "tensors" and not outside
 
 
-def resolve_device(device: str | torch.device | None) -> torch.device:
-    """The device; by default CUDA if available. A device that torch does not know, or cannot use, is refused."""
-    if device is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        found = f"it finds {torch.cuda.device_count()} CUDA devices"
-        raise InvalidInputError(f"device is {device}, which torch cannot use here ({found}); take cpu") from error
-    return torch.device(device)
+def in_torch(classifier: Classifier, device: Any, noise_source: NoiseSource | None, options: Sequence[Any]) -> bool:
+    """Whether to run the torch form of a classifier of arrays: on a GPU, or with options of torch."""
+    if noise_source == DEVICE_PHILOX:
+        return True
+    if not getattr(classifier.network, "has_torch_form", False):
+        return False
+    gpu = has_gpu() if device is None else not str(device).startswith("cpu")
+    return gpu or any(option not in (None, False, "float32") for option in options)
 
 
-def cpu_has_bfloat16() -> bool:
-    """Whether the processor computes in bfloat16, which is about twice as fast as float32 there."""
-    probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-    return any(getattr(torch.cpu, name, bool)() for name in probes)
+def resolve_device(classifier: Classifier, device: Any) -> str:
+    """The device; by default CUDA if available. One that cannot be used is refused; arrays are on the CPU."""
+    if classifier.takes == "tensors":
+        from multiguard.smooth.torch_engine import torch_device
+
+        return str(torch_device(device))
+    if classifier.takes == "arrays" and device is not None and str(device) != "cpu":
+        raise InvalidInputError(f"device is {device}, and {classifier.name} takes arrays, on the CPU; leave it out")
+    return "cpu" if device is None else str(device)
+
+
+def has_gpu() -> bool:
+    """Whether there may be a GPU; asking torch itself takes seconds."""
+    return which("nvidia-smi") is not None or Path("/dev/nvidiactl").exists()
 
 
 def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
@@ -161,8 +184,12 @@ def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
 
 def own_device(device: str | None) -> str | None:
     """The requested device; of several processes on one machine each takes its own GPU if none was named."""
-    rank, gpus = this_rank(), torch.cuda.device_count()
-    return f"cuda:{rank.local % gpus}" if rank.count > 1 and gpus and device in (None, "cuda") else device
+    if (rank := this_rank()).count == 1 or device not in (None, "cuda") or not has_gpu():
+        return device
+    import torch
+
+    gpus = torch.cuda.device_count()
+    return f"cuda:{rank.local % gpus}" if gpus else device
 
 
 def score_threshold(rule: RuleName, given: float | None) -> float | None:
@@ -190,12 +217,12 @@ def make_provenance(
     """
     classifier, stopping = smoother.classifier, scheme.stopping
     if resumable:
-        _check_name(classifier)
+        classifier.check_named()
     _check_labels(dataset, classifier)
     return Provenance(
         model=classifier.name,
         weights_hash=classifier.weights_hash,
-        classifier_hash=classifier_hash or state_hash(classifier),
+        classifier_hash=classifier_hash or classifier.state_hash(),
         code_hash=classifier.code_hash,
         trained_noise=classifier.trained_noise,
         output=classifier.output,
@@ -217,47 +244,24 @@ def make_provenance(
 
 def execution(smoother: "Smoother") -> dict[str, Any]:
     """How and where the classifier runs, by the names of `Provenance`."""
-    settings, device = smoother.settings, smoother.settings.device
+    settings, in_tensors = smoother.settings, smoother.classifier.takes == "tensors"
+    if in_tensors:
+        from multiguard.smooth.torch_engine import torch_execution
+
+        machine = torch_execution(settings.device)
+    else:
+        machine = {"tf32_matmul": False, "tf32_convolution": False, "device": f"cpu {platform.machine()}, arrays"}
+    libraries = (*(("torch",) if in_tensors else ()), "numpy", *_MODEL_LIBRARIES)
     return {
         **vars(settings),
         "rule": settings.rule_name,
-        **tf32_flags(),
-        "device": torch.cuda.get_device_name(device)
-        if device.type == "cuda"
-        else f"{device.type} {platform.machine()}",
+        **machine,
         "versions": {
             "multiguard": __version__,
-            "torch": str(torch.__version__),
-            "numpy": np.__version__,
             "python": platform.python_version(),
-            **{name: str(sys.modules[name].__version__) for name in _MODEL_LIBRARIES if name in sys.modules},
+            **{name: str(sys.modules[name].__version__) for name in libraries if name in sys.modules},
         },
     }
-
-
-def tf32_flags() -> dict[str, bool]:
-    """Whether products of float32 matrices, and convolutions, may be rounded to TF32."""
-    return {
-        "tf32_matmul": _allows_tf32(torch.backends.cuda.matmul, torch.backends.cuda.matmul),
-        "tf32_convolution": _allows_tf32(getattr(torch.backends.cudnn, "conv", None), torch.backends.cudnn),
-    }
-
-
-def _check_name(classifier: Classifier) -> None:
-    if classifier.weights_hash is None and classifier.name == UNNAMED:
-        raise InvalidInputError(
-            "a function has no weights that identify it, and a resumed run "
-            "must not mix the votes of two functions; give load(..., name=...) a name that changes when the function "
-            "does."
-        )
-    network = classifier.network
-    if isinstance(network, EstimatorNetwork) and classifier.weights_hash is None:
-        raise InvalidInputError(
-            f"{classifier.name} cannot be pickled, so nothing identifies what it has learnt, and a resumed run must "
-            "not mix the votes of two estimators; give it functions of a module in place of lambdas."
-        )
-    if isinstance(network, EstimatorNetwork) and estimator_hash(network.model) != classifier.weights_hash:
-        raise ModelError(f"{classifier.name} was fitted or changed after it was loaded; make a new Smoother of it.")
 
 
 def _check_labels(dataset: Dataset, classifier: Classifier) -> None:
@@ -278,9 +282,3 @@ def _truth_hash(dataset: Dataset) -> str | None:
     if (labels := getattr(dataset, "labels", None)) is None:
         return None
     return hashlib.sha256(json.dumps([sorted(int(label) for label in each) for each in labels]).encode()).hexdigest()
-
-
-def _allows_tf32(backend: Any, legacy: Any) -> bool:
-    """Whether float32 may be rounded to TF32; torch refuses to read the old flag once the new one is set."""
-    precision = getattr(backend, "fp32_precision", None)
-    return bool(legacy.allow_tf32) if precision is None else precision == "tf32"

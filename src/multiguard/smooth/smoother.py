@@ -3,14 +3,13 @@
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from multiguard.certify import Method, Rule
@@ -20,23 +19,25 @@ from multiguard.data.in_memory import named_row
 from multiguard.errors import ImageFailure, InvalidInputError, ModelError
 from multiguard.io.names import shorten_names
 from multiguard.io.ranks import this_rank
-from multiguard.models.classifier import Output, state_checksum
+from multiguard.models.classifier import Classifier, Output
 from multiguard.models.loading import load
 from multiguard.smooth.adaptive import AdaptivePlan
-from multiguard.smooth.engine import (
-    Image,
-    content_id,
-    copy_to_device,
-    image_tensor,
-    make_step,
-    noisy_images,
-    to_pixels,
-)
+from multiguard.smooth.engine import Engine, Image, content_id, image_array, make_engine, to_pixels
 from multiguard.smooth.noise_source import NoiseSource, Stream, noise_key, resolve_seed
 from multiguard.smooth.prediction import LivePrediction, Prediction, best_of, confirm_labels
 from multiguard.smooth.probe import check_unit, probe
-from multiguard.smooth.settings import Precision, Settings, resolve_device, resolve_settings
-from multiguard.smooth.stream import MAX_ROWS, BatchSize, Job, Sizer, Step, VoteStream, check_draws, whole_number
+from multiguard.smooth.settings import Precision, Settings, in_torch, resolve_device, resolve_settings
+from multiguard.smooth.stream import (
+    MAX_ROWS,
+    Batch,
+    BatchSize,
+    Job,
+    Segment,
+    Sizer,
+    VoteStream,
+    check_draws,
+    whole_number,
+)
 from multiguard.votes.types import DrawVotes, LabelSets, as_array, packed_width, vote_dtype
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ if TYPE_CHECKING:
 class Smoother:
     """The smoothed classifier g of any model: what it predicts and certifies holds with probability 1 - alpha.
 
-    The noise of a draw is a function of (noise seed, image id, draw), whatever the batches. The smoother moves the
-    classifier to the device and puts it in evaluation mode, again at the start of each run.
-    Threads may share a smoother: their batches take turns. Options left at None follow the device: plain float32 on a
-    CPU; bfloat16 autocast, channels last and torch.compile on CUDA.
+    The noise of a draw is a function of (noise seed, image id, draw), whatever the batches. Classifiers of arrays
+    (NumPy functions, ONNX, scikit-learn) run without torch. A torch module is moved to the device and put in evaluation
+    mode, again at the start of each run. Threads may share a smoother: their batches take turns. Options left at None
+    follow the device: plain float32 on a CPU; bfloat16 autocast, channels last and torch.compile on CUDA.
 
     Args:
         model: The base classifier f, a fixed function of one noisy input: an `nn.Module`, a function of a batch, a
@@ -64,11 +65,11 @@ class Smoother:
         k_max: K', the number of ranked labels kept per draw, for `TopK`; by default 10, or all if there are fewer.
         score_threshold: For `Threshold`, keep the set of labels with at least this probability instead of ranked
             labels. Logits are compared with its logit.
-        device: The device to run on; by default CUDA if available.
+        device: The device that a torch model runs on; by default CUDA if available.
         batch_size: The rows per batch, or "auto". It halves when CUDA runs out of memory.
         clamp: Whether f clamps the noisy input to [0, 1] before anything else.
         precision: "float32", "bfloat16" or "float16" (autocast).
-        channels_last: Whether images and weights are stored channels last.
+        channels_last: Whether images and weights are stored channels last; by default those of convolutions are.
         compile: Whether to compile the classifier together with its noise.
         noise_source: What makes the noise, to reproduce the noise of a CUDA run on a CPU.
 
@@ -91,7 +92,7 @@ class Smoother:
         image_size: tuple[int, int] | None = None,
         k_max: int | None = None,
         score_threshold: float | None = None,
-        device: str | torch.device | None = None,
+        device: Any = None,
         batch_size: BatchSize = "auto",
         clamp: bool = False,
         precision: Precision | None = None,
@@ -99,38 +100,53 @@ class Smoother:
         compile: bool | None = None,  # noqa: A002 - torch's own word
         noise_source: NoiseSource | None = None,
     ) -> None:
-        self.noise, device = resolve_noise(sigma, noise), resolve_device(device)
-        self._device = device
-        self.classifier = load(model, labels=labels, output=output, image_size=image_size).eval().to(device)
-        self._sizer = Sizer(batch_size, on_cpu=device.type == "cpu")
-        self._made: Step | None = None
-        self._making = Lock()
+        self.noise = resolve_noise(sigma, noise)
+        classifier = load(model, labels=labels, output=output, image_size=image_size)
+        if in_torch(classifier, device, noise_source, (precision, channels_last, compile)):
+            classifier = classifier.module()
+        self._options = (k_max, score_threshold, device, clamp, precision, channels_last, compile, noise_source)
+        self._device = resolve_device(classifier, device)
+        self.classifier = self._placed(classifier)
+        self._sizer = Sizer(batch_size, on_cpu=self._device == "cpu")
+        self._settings: Settings | None = None
+        self._engine: Engine | None = None
+        self._making = RLock()
         self._probed = "", 0  # the checksum of the state that was probed, and the rows of its largest batch
-        options = (k_max, score_threshold, device, clamp, precision, channels_last, compile, noise_source)
-        self._resolve = partial(resolve_settings, self.classifier, self.noise, *options)
         if self.classifier.num_labels is not None:
-            _ = self._step  # what is wrong with the options is said now
+            _ = self.settings  # what is wrong with the options is said now
 
-    @cached_property
+    @property
     def settings(self) -> Settings:
         """How the classifier is executed; unknown, as its number of labels, before its first input."""
-        settings = self._resolve()
-        if settings.channels_last:
-            self.classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if self._settings is not None:
+            return self._settings
+        settings = resolve_settings(self.classifier, self.noise, *self._options)
+        if self.classifier.takes is not None:  # else the first input decides
+            self._settings = settings
         return settings
 
     @property
-    def _step(self) -> Step:
+    def engine(self) -> Engine:
+        """What makes noise and votes; there is none before the first input."""
         with self._making:
-            if self._made is None:
-                self._made = make_step(self.classifier, self.settings)
-            return self._made
+            if self._engine is None:
+                self._engine = make_engine(self.classifier, self.settings)
+            return self._engine
+
+    def _placed(self, classifier: Classifier) -> Classifier:
+        """The classifier in evaluation mode, on its device."""
+        return classifier.module().eval().to(self._device) if classifier.takes == "tensors" else classifier
 
     def find_labels(self, image: Image) -> tuple[str, ...]:
-        """The label names; where neither caller nor model names them, the scores of this image are counted."""
-        if self.classifier.num_labels is None:
-            tensor = image_tensor("image", image, self.classifier.image_size)
-            self.classifier.find_labels(to_pixels(copy_to_device(tensor, self._device))[None])
+        """The label names; the first input shows what a function takes, and how many scores nobody has named."""
+        classifier = self.classifier
+        if classifier.takes is None or classifier.num_labels is None:
+            with self._making:
+                pixels = to_pixels(image_array("image", image, classifier.image_size))[None]
+                ready = classifier.ready(np.array(pixels, np.float32, order="C"), self._options[2])
+                if ready.takes == "tensors":
+                    self._device = resolve_device(ready, self._options[2])
+                self.classifier = self._placed(ready)
         return self.classifier.label_names
 
     def probe(self, images: Sequence[Image], most_rows: int = MAX_ROWS) -> list[str]:
@@ -141,6 +157,7 @@ class Smoother:
         false. `vote_dataset`, `votes`, `stream`, `predict` and `certify` probe by themselves, and raise `ModelError`
         where the model has changed itself at the end.
 
+        >>> import torch
         >>> dropout = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(3, 3))
         >>> Smoother(lambda rows: dropout(rows), sigma=0.5, device="cpu").probe([np.ones(3)])
         Traceback (most recent call last):
@@ -149,8 +166,8 @@ class Smoother:
         jobs = [self.job(image, 1, noise_seed=0, image_id=f"image {index}") for index, image in enumerate(images)]
         unit = [warning for job in jobs for warning in check_unit(job.image, self.classifier, self.noise)]
         rows = min(self.rows(jobs[0]), most_rows)
-        found = probe(self.classifier, self.settings, jobs[:rows], rows)
-        self._probed = state_checksum(self.classifier), rows
+        found = probe(self.engine, self.classifier, self.settings, jobs[:rows], rows)
+        self._probed = self.classifier.state_checksum(), rows
         return unit[:1] + found
 
     def begin(self, image: Image, most_rows: int = MAX_ROWS) -> str:
@@ -160,17 +177,21 @@ class Smoother:
 
         Returns the `state_checksum` of the model, which it must still have when the votes are used (`end`).
         """
-        check_unit(image_tensor("image", image, None), self.classifier, self.noise)
-        state, (probed, rows) = state_checksum(self.classifier), self._probed
-        if state == probed and min(self.rows(self.job(image, 1, noise_seed=0, image_id="image")), most_rows) <= rows:
+        check_unit(image_array("image", image, None), self.classifier, self.noise)
+        state, (probed, rows) = self.classifier.state_checksum(), self._probed
+        if (
+            rows
+            and state == probed
+            and min(self.rows(self.job(image, 1, noise_seed=0, image_id="image")), most_rows) <= rows
+        ):
             return state
         for warning in self.probe([image], most_rows):
             warnings.warn(warning, stacklevel=4)
-        return state_checksum(self.classifier)
+        return self.classifier.state_checksum()
 
     def end(self, state: str) -> None:
         """Raises `ModelError` unless all parameters and buffers are those that `begin` saw."""
-        if state_checksum(self.classifier) != state:
+        if self.classifier.state_checksum() != state:
             raise ModelError(
                 f"{self.classifier.name} has changed its own parameters or buffers since its votes began; it must not: "
                 "votes of several models certify none"
@@ -223,7 +244,8 @@ class Smoother:
     ) -> NDArray[np.float32]:
         """The noisy copy that the classifier gets in this draw, for display; the arguments are those of `votes`."""
         job = self.job(image, 1, noise_seed=noise_seed, image_id=image_id, first_draw=draw, stream=stream)
-        return noisy_images([job], self.settings)[0].cpu().numpy()
+        noisy: NDArray[np.float32] = self.engine.noisy(Batch((Segment(job, 0, 1),)))[0]
+        return noisy
 
     def stream(
         self, images: Iterable[tuple[str, Image]], draws: int, *, noise_seed: int | None = None
@@ -259,12 +281,11 @@ class Smoother:
         """Draws to be made by `run`; the arguments are those of `votes`. The image is copied."""
         count, first = check_draws(draws, first_draw), whole_number("first_draw", first_draw)
         key = noise_key(whole_number("noise_seed", noise_seed), image_id, stream)
-        tensor = image_tensor(image_id, image, self.classifier.image_size)
-        self.find_labels(tensor)
-        self.noise.check_shape(f"image {image_id!r}", tensor.shape)
+        array = image_array(image_id, image, self.classifier.image_size)
+        self.find_labels(array)
+        self.noise.check_shape(f"image {image_id!r}", array.shape)
         self.noise.check_draws(first, count)
-        copy = copy_to_device(tensor, self.settings.device)
-        return Job(image_id, key, copy, first, count, noisy=stream != "bare")
+        return Job(image_id, key, np.array(array, order="C"), first, count, noisy=stream != "bare")
 
     def rows(self, job: Job) -> int:
         """The rows of a batch of images like this job's, as many as fit."""
@@ -447,7 +468,7 @@ class Smoother:
         settings = self.settings
         kept = f"k_max={settings.k_max}" if settings.k_max else f"score_threshold={settings.score_threshold}"
         labels = f"{len(f.label_names)} labels ({shorten_names(f.label_names, 4)})"
-        return f"Smoother({f.name}, noise={settings.noise}, {labels}, {kept}, device={str(settings.device)!r})"
+        return f"Smoother({f.name}, noise={settings.noise}, {labels}, {kept}, device={settings.device!r})"
 
     def _outcomes(
         self, jobs: Iterable[Job], steady: bool = False, **options: Any
@@ -460,8 +481,8 @@ class Smoother:
         # Only now the number of labels is known for certain: taking the first job counts them where nobody named them.
         labels, ranks = len(self.classifier.label_names), self.settings.k_max
         width, dtype = (packed_width(labels), np.uint8) if ranks is None else (ranks, vote_dtype(labels))
-        padded = self.settings.compiled or (steady and self.settings.device.type == "cpu")
-        stream = VoteStream(self._step, self._sizer, width=width, dtype=dtype, padded=padded, **options)
+        padded = self.settings.compiled or (steady and self.settings.device == "cpu")
+        stream = VoteStream(self.engine, self._sizer, width=width, dtype=dtype, padded=padded, **options)
         for job, rows in stream.outcomes(chain(first, jobs)):
             if ranks is None and not isinstance(rows, ImageFailure):
                 yield job, LabelSets(rows.astype(np.uint8, copy=False), labels)

@@ -9,17 +9,19 @@ Which images fail therefore never depends on the batches.
 import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from multiguard.certify.arguments import check_count
 from multiguard.errors import ImageFailure, InvalidInputError, ModelError, MultiGuardError
+
+if TYPE_CHECKING:
+    from multiguard.smooth.engine import Engine
 
 BatchSize = Literal["auto"] | int
 
@@ -36,7 +38,7 @@ class Job:
 
     image_id: str  # for messages
     key: bytes  # the 128-bit noise key
-    image: Any  # an array or a tensor on the device: float32, or uint8 pixels (x / 255 is meant)
+    image: NDArray[Any]  # float32, or uint8 pixels (x / 255 is meant)
     first_draw: int
     draws: int
     noisy: bool = True  # False for the image as it is, whose votes certify nothing
@@ -87,9 +89,6 @@ class Batch:
         """The same draws of black images: a classifier that fails on these fails on any image."""
         jobs = [replace(segment.job, image=0 * segment.job.image) for segment in self.segments]
         return Batch(tuple(replace(segment, job=job) for segment, job in zip(self.segments, jobs, strict=True)))
-
-
-Step = Callable[[Batch, int], Tensor]  # the votes of a batch, padded to a size
 
 
 def pack(segments: Iterable[Segment], size: Callable[[Job], int]) -> Iterator[Batch]:
@@ -181,14 +180,14 @@ class _Pending:
     """A batch whose votes are on their way to the host."""
 
     batch: Batch
-    votes: Tensor
-    event: torch.cuda.Event | None
+    votes: NDArray[np.integer]
+    event: Any  # None where they have arrived
 
     def table(self) -> NDArray[np.integer]:
         """The votes, once they have arrived."""
         if self.event is not None:
             self.event.synchronize()
-        return np.asarray(self.votes)
+        return self.votes
 
 
 class _Tally:
@@ -212,7 +211,7 @@ class VoteStream:
 
     def __init__(
         self,
-        step: Step,
+        engine: "Engine",
         sizer: Sizer,
         *,
         width: int,
@@ -221,7 +220,7 @@ class VoteStream:
         most_rows: int = MAX_ROWS,
         record_failures: bool = False,
     ) -> None:
-        self._step, self._sizer, self._most_rows, self._padded = step, sizer, most_rows, padded
+        self._engine, self._sizer, self._most_rows, self._padded = engine, sizer, most_rows, padded
         self._width, self._dtype, self._record = width, dtype, record_failures
         self._queue: deque[_Pending] = deque()
         self._tallies: dict[Job, _Tally] = {}
@@ -233,8 +232,8 @@ class VoteStream:
         Memory holds a few batches and the votes themselves; the next job is taken only when its rows are due. The noise
         of a draw depends neither on how draws are packed nor on a batch that had to be halved.
         """
-        for batch in pack(map(self._open, jobs), self._rows):
-            for pending in self._launch(batch):
+        for batch, prepared in self._ahead(pack(map(self._open, jobs), self._rows)):
+            for pending in self._launch(batch, prepared):
                 self._queue.append(pending)
                 if len(self._queue) > _QUEUED or pending.event is None:
                     self._collect(self._queue.popleft())
@@ -242,6 +241,17 @@ class VoteStream:
             yield from self._completed_jobs()
         self._collect_all()
         yield from self._completed_jobs()
+
+    def _ahead(self, batches: Iterator[Batch]) -> Iterator[tuple[Batch, "Future[Any] | None"]]:
+        """Each batch once the next one is in preparation: its noise is made while the classifier runs."""
+        before: tuple[Batch, Future[Any] | None] | None = None
+        for batch in batches:
+            current = batch, self._engine.prepare(batch, self._size(batch))
+            if before is not None:
+                yield before
+            before = current
+        if before is not None:
+            yield before
 
     def _open(self, job: Job) -> Segment:
         self._tallies[job] = _Tally(np.empty((job.draws, self._width), dtype=self._dtype))
@@ -255,7 +265,7 @@ class VoteStream:
         """The rows that a batch is run with, padding included."""
         return self._rows(batch.segments[0].job) if self._padded else batch.rows
 
-    def _launch(self, batch: Batch) -> Iterator[_Pending]:
+    def _launch(self, batch: Batch, prepared: "Future[Any] | None") -> Iterator[_Pending]:
         """Run a batch; in halves if memory runs out, in parts if it fails."""
         waiting = deque([batch])
         while waiting:
@@ -265,7 +275,7 @@ class VoteStream:
             if part.rows > self._rows(part.segments[0].job):
                 waiting.extendleft(reversed(list(pack(part.segments, self._rows))))
                 continue
-            outcome = self._run(part)
+            outcome = self._run(part, prepared if part is batch else None)
             if isinstance(outcome, _Pending):
                 yield outcome
             elif _is_out_of_memory(outcome):
@@ -334,11 +344,10 @@ class VoteStream:
             del self._tallies[job]
             yield job, tally.failure or tally.votes
 
-    def _run(self, batch: Batch) -> _Pending | Exception:
+    def _run(self, batch: Batch, prepared: "Future[Any] | None" = None) -> _Pending | Exception:
         """The launched batch, or what the classifier raised."""
         try:
-            with torch.no_grad():
-                return _copy_to_host(batch, self._step(batch, self._size(batch)))
+            return _Pending(batch, *self._engine.launch(batch, self._size(batch), prepared))
         except Exception as error:
             return error
 
@@ -352,7 +361,6 @@ class VoteStream:
         if size == 1:
             raise _make_error(batch, "has no memory for even one noisy image; use a smaller image or model")
         self._sizer.halve(size)
-        torch.cuda.empty_cache()
 
     def _locate_error(self, batch: Batch, error: Exception) -> ModelError:
         """The error with the first draw that fails alone, or with the batch's first image if no part fails alone."""
@@ -361,16 +369,6 @@ class VoteStream:
             if isinstance(outcome, Exception) and not _is_out_of_memory(outcome):
                 return self._locate_error(part, outcome)
         return _make_error(batch, _describe_error(error))
-
-
-def _copy_to_host(batch: Batch, votes: Tensor) -> _Pending:
-    if votes.device.type != "cuda":
-        return _Pending(batch, votes, None)
-    host = torch.empty(votes.shape, dtype=votes.dtype, pin_memory=True)
-    host.copy_(votes, non_blocking=True)
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    event.record(torch.cuda.current_stream(votes.device))
-    return _Pending(batch, host, event)
 
 
 def _single_draw(segment: Segment, row: int) -> Batch:
@@ -397,7 +395,9 @@ def _describe_error(error: Exception) -> str:
 def _is_out_of_memory(error: Exception) -> bool:
     """Whether memory ran out, also where a library reported it or a compiler wrapped it."""
     return any(
-        isinstance(cause, torch.OutOfMemoryError | MemoryError) or any(words in message for words in _MEMORY_ERRORS)
+        isinstance(cause, MemoryError)
+        or type(cause).__name__ == "OutOfMemoryError"  # torch's
+        or any(words in message for words in _MEMORY_ERRORS)
         for cause, message in _causes(error)
     )
 

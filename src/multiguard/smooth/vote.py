@@ -18,7 +18,7 @@ from multiguard.io.lock import folder_lock
 from multiguard.io.names import shorten_names
 from multiguard.io.ranks import this_rank
 from multiguard.io.records import encode_json, with_seeds
-from multiguard.models.classifier import Classifier, state_hash
+from multiguard.models.classifier import Classifier
 from multiguard.models.config import ModelConfig
 from multiguard.models.loading import chosen_noise, folder_noise, load_model, square_size, unnamed_labels
 from multiguard.smooth.adaptive import AdaptivePlan
@@ -117,7 +117,7 @@ class NamedRun(VoteRun):
         if target is not None:
             plan = AdaptivePlan(target.rule, config.radii, config.most_draws, target.alpha)
         smoother = Smoother(classifier, noise=found, **_sampling(self.config))
-        self.classifier_hash = state_hash(classifier)  # nothing changes the weights from here on
+        self.classifier_hash = classifier.state_hash()  # nothing changes the weights from here on
         super().__init__(
             smoother,
             self.images,

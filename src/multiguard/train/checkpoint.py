@@ -21,10 +21,10 @@ from multiguard.io.files import is_regular, write_atomically
 from multiguard.io.records import convert, decode_json
 from multiguard.io.writer import check_foreign
 from multiguard.models.backbone import Backbone
-from multiguard.models.classifier import state_hash
+from multiguard.models.card import WEIGHTS_FILE, ModelCard, read_card
 from multiguard.models.denoiser import FFDNet
-from multiguard.models.model_folder import WEIGHTS_FILE, ModelCard, read_card
 from multiguard.models.spec import CARD_FILE
+from multiguard.models.torch_model import state_hash
 from multiguard.train.config import TrainConfig
 from multiguard.version import __version__
 

@@ -23,11 +23,11 @@ from multiguard.io.files import file_checksum, remove_partial_files, write_atomi
 from multiguard.io.lock import folder_lock
 from multiguard.io.ranks import check_code, package_checksum, this_rank
 from multiguard.io.short_repr import short_repr
-from multiguard.models.classifier import Classifier
+from multiguard.models.card import WEIGHTS_FILE, ModelCard, read_card
 from multiguard.models.denoiser import FFDNet, denoiser_sigma, load_ffdnet
-from multiguard.models.model_folder import WEIGHTS_FILE, ModelCard, read_card, save_folder
-from multiguard.models.spec import CARD_FILE
-from multiguard.models.weight_files import summary
+from multiguard.models.model_folder import save_folder
+from multiguard.models.spec import CARD_FILE, summary
+from multiguard.models.torch_model import TorchClassifier
 from multiguard.train import checkpoint
 from multiguard.train.checkpoint import CURVE_FILE, LOG_FILE, MODEL_FILES, STATE_FILE, new_card, run_settings
 from multiguard.train.config import TrainConfig
@@ -116,7 +116,7 @@ def fit(
     out: Path,
     *,
     denoiser: FFDNet | None = None,
-    teacher: Classifier | None = None,
+    teacher: TorchClassifier | None = None,
     force: bool = False,
     progress: OnProgress | None = None,
     on_epoch: OnEpoch | None = None,
@@ -132,7 +132,7 @@ def fit(
     _check_pixels(pixels, val_pixels, config.batch, accelerator.num_processes)
     with folder_lock(out), torch.backends.cudnn.flags(enabled=True, benchmark=True):
         prepare_folder(out, run_settings(card), force, accelerator)
-        classifier = card.classifier(network)
+        classifier = card.classifier(network).module()
         trainer = Trainer(classifier, pixels, val_pixels, config, accelerator, denoiser, teacher)
         run = _Run(trainer, card, denoiser, out, this_rank().is_main)
         run.resume()

@@ -9,13 +9,14 @@ from multiguard.data.config import FOLDER, DataConfig, default_split, validation
 from multiguard.errors import InvalidInputError
 from multiguard.io.files import file_checksum, read_lines
 from multiguard.models.backbone import Backbone, build_backbone, check_backbone, input_size
-from multiguard.models.classifier import Classifier
+from multiguard.models.card import WEIGHTS_FILE, folder_checksum, read_card
 from multiguard.models.code import code_backbone
 from multiguard.models.config import PRETRAINED
 from multiguard.models.loading import weights_checksum
-from multiguard.models.model_folder import WEIGHTS_FILE, folder_checksum, load_backbone, load_folder, read_card
+from multiguard.models.model_folder import load_backbone, load_folder
 from multiguard.models.networks import set_drop_path
 from multiguard.models.spec import parse_spec
+from multiguard.models.torch_model import TorchClassifier
 from multiguard.train.config import TrainConfig
 from multiguard.train.trainer import check_denoiser
 
@@ -100,7 +101,7 @@ def start_backbone(config: TrainConfig, data: DataConfig, training: IndexedDatas
     return backbone
 
 
-def load_teacher(config: TrainConfig, data: DataConfig, training: IndexedDataset) -> Classifier | None:
+def load_teacher(config: TrainConfig, data: DataConfig, training: IndexedDataset) -> TorchClassifier | None:
     """The teacher, for the same labels and the same size of images."""
     if config.teacher is None:
         return None

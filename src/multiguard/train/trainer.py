@@ -19,9 +19,9 @@ from torch.nn import functional
 from multiguard.certify.noise import Noise
 from multiguard.data import Pixels
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.models.classifier import Classifier
 from multiguard.models.denoiser import FFDNet, denoise, denoise_first, denoiser_sigma
 from multiguard.models.networks import DenoisingNetwork
+from multiguard.models.torch_model import TorchClassifier
 from multiguard.train.augmentation import MODEL, ORDER, STEP, VALIDATION, add_noise, augment, cutmix, derived_seed
 from multiguard.train.config import TrainConfig, noise_text
 from multiguard.train.losses import LOSSES, binary_cross_entropy
@@ -98,13 +98,13 @@ class Trainer:
 
     def __init__(
         self,
-        classifier: Classifier,
+        classifier: TorchClassifier,
         pixels: Pixels,
         val_pixels: Pixels,
         config: TrainConfig,
         accelerator: Accelerator,
         denoiser: FFDNet | None = None,
-        teacher: Classifier | None = None,
+        teacher: TorchClassifier | None = None,
     ) -> None:
         resolved: Any = config  # nothing in it is None
         self.config, self.epochs, self.lr = config, int(resolved.epochs), float(resolved.lr)
@@ -120,7 +120,7 @@ class Trainer:
         self.feed, self.val_feed = Feed(pixels, self.device), Feed(val_pixels, self.device)
         self.classifier = _with_layout(classifier.to(self.device), self.layout)
         self.average = Average(self.classifier, config.ema)
-        averaged = cast(Classifier, self.average.module)
+        averaged = cast(TorchClassifier, self.average.module)
         self.network, self.averaged = cast(nn.Module, classifier.network), cast(nn.Module, averaged.network)
         check_denoiser(self.network, config)
         self.denoiser = None if denoiser is None else denoiser.to(self.device)
@@ -248,7 +248,7 @@ class Trainer:
 class _Training(nn.Module):
     """The logits of a classifier, and the images that its U-Net cleaned if it has one."""
 
-    def __init__(self, classifier: Classifier) -> None:
+    def __init__(self, classifier: TorchClassifier) -> None:
         super().__init__()
         self.classifier = classifier
 
@@ -260,7 +260,7 @@ class _Training(nn.Module):
         return network.network(cleaned), cleaned
 
 
-def _with_layout(module: Classifier, layout: torch.memory_format) -> Classifier:
+def _with_layout(module: TorchClassifier, layout: torch.memory_format) -> TorchClassifier:
     for kernel in (parameter for parameter in module.parameters() if parameter.ndim == 4):
         kernel.data = kernel.data.contiguous(memory_format=layout)
     return module
