@@ -1,6 +1,6 @@
 """Every certificate once more, with fifty digits and more: the formulas of docs/theory.md, word by word.
 
-Nothing here is shared with `multiguard.certify` nor with `literal.py`. SciPy only gives a first guess, from which
+Nothing here is shared with `multiguard.certify`. SciPy only gives a first guess, from which
 Newton's method goes on until nothing changes in fifty digits. `r` is R / sigma. Votes are sets of labels with how often
 each came, so that a hundred million draws are a short list.
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tests.certify import fifty_digits
 from tests.certify.fifty_digits import DIGITS, Ballot, Claim
 
-from multiguard.certify import Gaussian, Rule, Threshold, TopK
+from multiguard.certify import Gaussian, Noise, Rule, Threshold, TopK, Uniform
 from multiguard.certify.bounds import ClopperPearson
 from multiguard.certify.draws import VoteCounts, count_votes
 from multiguard.certify.radii import solve
@@ -24,6 +24,19 @@ CLAIMS: dict[str, Callable[..., list[Claim | None]]] = {
     "independent": lambda *args: fifty_digits.paper(*args, second_terms=False),
     "jia": fifty_digits.jia,
 }
+
+
+NoiseOf = Callable[[float], Noise]
+
+
+def half_uniform(sigma: float) -> Noise:
+    """Uniform noise whose radii are sigma times D."""
+    return Uniform(sigma / 2)
+
+
+def moved(p: mpf, by: mpf) -> mpf:
+    """`fifty_digits.shifted` for noise that moves probabilities by D; no bound from draws is 1, only the side of t."""
+    return mpf(1) if p >= 1 else min(mpf(1), max(mpf(0), p + by))
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,12 @@ class Case:
 def votes(num_labels: int, *kinds: tuple[Sequence[int], int]) -> Ballot:
     """Votes from pairs of a set of labels and how often it came."""
     return Ballot(tuple(frozenset(chosen) for chosen, _ in kinds), tuple(times for _, times in kinds), num_labels)
+
+
+def ballot_of(hits: NDArray[np.bool_]) -> Ballot:
+    """Draws as votes."""
+    sets, times = np.unique(hits, axis=0, return_counts=True)
+    return votes(hits.shape[1], *((np.flatnonzero(row).tolist(), int(n)) for row, n in zip(sets, times, strict=True)))
 
 
 def as_hits(ballot: Ballot) -> NDArray[np.bool_]:
@@ -78,15 +97,15 @@ def holding(claims: Sequence[Claim | None], r: mpf, factor: float = 1) -> int:
     return sum(1 for left, right in sides if left > right * factor) + claims.count(None)
 
 
-def top_k_radii(case: Case, method: str) -> NDArray[np.float64]:
+def top_k_radii(case: Case, method: str, noise: NoiseOf = Gaussian) -> NDArray[np.float64]:
     rule = TopK(case.k, case.k_prime)
     counts = counts_of(case.ballot, case.labels, rule)
-    return solve([counts], rule, ClopperPearson(), Gaussian(case.sigma), case.alpha, method)[0].true  # type: ignore[arg-type]
+    return solve([counts], rule, ClopperPearson(), noise(case.sigma), case.alpha, method)[0].true  # type: ignore[arg-type]
 
 
-def check_top_k(case: Case, method: str) -> None:
+def check_top_k(case: Case, method: str, noise: NoiseOf = Gaussian) -> None:
     """Check the radius of every size: all claims up to it must hold, or for jia so many of the labels' own."""
-    radii = top_k_radii(case, method)
+    radii = top_k_radii(case, method, noise)
     with mp.workdps(DIGITS):
         claims = CLAIMS[method](case.ballot, case.labels, case.k, case.k_prime, mpf(case.alpha))
     assert len(radii) == min(len(case.labels), case.k)
@@ -94,14 +113,22 @@ def check_top_k(case: Case, method: str) -> None:
         check_claims(claims if method == "jia" else claims[:size], size, float(radius), case.sigma)
 
 
-def check_threshold(ballot: Ballot, labels: Sequence[int], t: float, sigma: float, alpha: float) -> None:
+def check_threshold(
+    ballot: Ballot,
+    labels: Sequence[int],
+    t: float,
+    sigma: float,
+    alpha: float,
+    noise: NoiseOf = Gaussian,
+    suspects: int = 6,
+) -> None:
     """Check every floor and every ceiling: each holds by its own bounds or by those of one that proves it."""
     counts = counts_of(ballot, labels, Threshold(t))
-    found = solve([counts], Threshold(t), ClopperPearson(), Gaussian(sigma), alpha, "joint")[0]
+    found = solve([counts], Threshold(t), ClopperPearson(), noise(sigma), alpha, "joint")[0]
     assert found.false is not None
     with mp.workdps(DIGITS):
         floors = fifty_digits.floors(ballot, labels, mpf(t), mpf(alpha) / 2)
-        ceilings = fifty_digits.ceilings(ballot, labels, mpf(t), mpf(alpha) / 2)
+        ceilings = fifty_digits.ceilings(ballot, labels, mpf(t), mpf(alpha) / 2, suspects)
     assert len(found.true) == len(floors)
     assert len(found.false) == len(ceilings)
     for e, radius in enumerate(found.true):

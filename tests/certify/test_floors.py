@@ -6,13 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 from scipy.special import ndtr, ndtri
-from tests.certify import literal
+from tests.certify import fifty_digits
 from tests.certify.cases import random_sets
 from tests.certify.fifty_digits import DIGITS, shifted
+from tests.certify.hard_cases import NoiseOf, ballot_of, check_threshold, half_uniform, moved
 from tests.certify.limit import ceiling_limit, floor_limit
-from tests.certify.literal_threshold import ceiling_of, floor_of
 
 from multiguard.certify import (
+    Gaussian,
     Threshold,
     certified_radii,
     clopper_pearson_lower,
@@ -20,9 +21,6 @@ from multiguard.certify import (
     exact_radii,
     label_radii,
 )
-from multiguard.certify.draws import MOST_SUSPECTS
-
-GRID = np.array([0.0, 0.05, 0.2, 0.45, 0.7, 1.0, 1.4, 1.9, 2.5])
 
 
 def random_sets_with_chances(rng: np.random.Generator, *, labels: int) -> tuple[np.ndarray, np.ndarray]:
@@ -31,28 +29,22 @@ def random_sets_with_chances(rng: np.random.Generator, *, labels: int) -> tuple[
     return sets, rng.dirichlet(np.full(len(sets), rng.choice([0.2, 1.0])))
 
 
-def clear_of(radii: np.ndarray, sigma: float) -> list[float]:
-    """The grid points at which no radius lies."""
-    return [r for r in GRID if np.all(np.abs(radii / sigma - r) > 1e-8)]
-
-
+@pytest.mark.parametrize("noise", [Gaussian, half_uniform], ids=["gaussian", "uniform"])
 @pytest.mark.parametrize(
     ("c", "d", "draws", "threshold"),
     [(3, 1, 60, 0.5), (5, 3, 200, 0.5), (6, 4, 300, 0.2), (6, 2, 100, 0.4), (6, 0, 150, 0.3), (5, 5, 200, 0.6)],
 )
-def test_literal_floors(c: int, d: int, draws: int, threshold: float) -> None:
+def test_literal_floors(
+    c: int, d: int, draws: int, threshold: float, noise: NoiseOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Floors and ceilings are those of loops that follow the formulas."""
+    if noise is half_uniform:
+        monkeypatch.setattr(fifty_digits, "shifted", moved)
     rng = np.random.default_rng([c, d, draws])
     for spread in (0.7, 2.0):
         hits = random_sets(rng, labels=c, draws=draws, spread=spread)
-        labels = sorted(int(i) for i in np.argsort(-hits.sum(axis=0) - rng.random(c))[:d])
-        radii = certified_radii(hits, labels, Threshold(threshold), sigma=2.0, alpha=0.02)
-        options = {"threshold": threshold, "alpha": 0.01}
-        rows = hits.tolist()
-        for r in clear_of(np.concatenate([radii.true, radii.false]), 2.0):
-            assert np.sum(radii.true >= 2 * r) == floor_of(rows, labels, r=r, **options)
-            entered = np.sum(radii.false < 2 * r)
-            assert entered == ceiling_of(rows, labels, r=r, suspects=MOST_SUSPECTS, **options)
+        labels = tuple(sorted(int(i) for i in np.argsort(-hits.sum(axis=0) - rng.random(c))[:d]))
+        check_threshold(ballot_of(hits), labels, threshold, 2.0, 0.02, noise)
 
 
 def taking_turns(rng: np.random.Generator, *, labels: int, together: int, draws: int) -> np.ndarray:
@@ -63,48 +55,21 @@ def taking_turns(rng: np.random.Generator, *, labels: int, together: int, draws:
 
 @pytest.mark.parametrize(("c", "d", "together", "threshold"), [(4, 4, 3, 0.6), (6, 1, 2, 0.55), (7, 3, 3, 0.33)])
 def test_literal_turns(c: int, d: int, together: int, threshold: float) -> None:
-    """Just before each radius the loops prove what is claimed, and just beyond it they do not."""
+    """The same where pairs prove more than single labels."""
     rng = np.random.default_rng([c, d])
     hits = taking_turns(rng, labels=c, together=together, draws=400)
-    radii = certified_radii(hits, range(d), Threshold(threshold), sigma=1.0, alpha=0.02)
-    options = {"threshold": threshold, "alpha": 0.01}
-    finite = [r for r in np.concatenate([radii.true, radii.false]) if np.isfinite(r)]
-    assert finite
-    for r in [r + step for r in finite for step in (-1e-7, 1e-7)]:
-        assert np.sum(radii.true >= r) == floor_of(hits.tolist(), range(d), r=r, **options)
-        entered = np.sum(radii.false < r)
-        assert entered == ceiling_of(hits.tolist(), range(d), r=r, suspects=MOST_SUSPECTS, **options)
+    check_threshold(ballot_of(hits), tuple(range(d)), threshold, 1.0, 0.02)
 
 
 def test_few_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer suspects than labels outside L: sets that hold another label are bounded by that label."""
     monkeypatch.setattr("multiguard.certify.draws.MOST_SUSPECTS", 2)
     rng = np.random.default_rng(1)
-    seen = set()
     # The second kind never hits two labels at once: pairs of suspects are refuted far sooner than any other pair.
     some = [(random_sets(rng, labels=6, draws=150, spread=1.0), 0.4) for _ in range(10)]
     one = [(np.eye(6, dtype=np.bool_)[rng.integers(0, 6, 900)], 0.35) for _ in range(3)]
     for hits, threshold in some + one:
-        radii = certified_radii(hits, [0], Threshold(threshold), sigma=1.0, alpha=0.02)
-        for r in clear_of(radii.false, 1.0):
-            entered = int(np.sum(radii.false < r))
-            seen.add(entered)
-            assert entered == ceiling_of(hits.tolist(), [0], threshold=threshold, alpha=0.01, r=r, suspects=2)
-    assert len(seen) > 3
-
-
-def test_literal_exact() -> None:
-    """With exact probabilities, too, they are those of loops."""
-    rng = np.random.default_rng(2)
-    for _ in range(15):
-        sets, chances = random_sets_with_chances(rng, labels=5)
-        labels = sorted(int(i) for i in np.argsort(-(chances @ sets))[: int(rng.integers(1, 4))])
-        radii = exact_radii(sets, chances, labels, Threshold(0.4), sigma=1.0)
-        exact = {"threshold": 0.4, "alpha": 0.5, "weights": chances.tolist()}
-        for r in clear_of(np.concatenate([radii.true, radii.false]), 1.0):
-            rows = sets.tolist()
-            assert np.sum(radii.true >= r) == floor_of(rows, labels, r=r, lower=literal.exact, **exact)
-            assert np.sum(radii.false < r) == ceiling_of(rows, labels, r=r, suspects=6, upper=literal.exact, **exact)
+        check_threshold(ballot_of(hits), (0,), threshold, 1.0, 0.02, suspects=2)
 
 
 @pytest.mark.parametrize("c", [4, 8, 20])

@@ -4,25 +4,32 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from tests.certify import literal
-from tests.certify.cases import random_distribution, random_ranked, random_sets
+from mpmath import mp, mpf
+from tests.certify import fifty_digits, literal
+from tests.certify.cases import random_ranked, random_sets
+from tests.certify.fifty_digits import DIGITS
+from tests.certify.hard_cases import (
+    CLAIMS,
+    Case,
+    NoiseOf,
+    as_hits,
+    ballot_of,
+    check_claims,
+    check_top_k,
+    half_uniform,
+    moved,
+)
 
 from multiguard.certify import (
     Gaussian,
-    Noise,
     Threshold,
     TopK,
-    Uniform,
     certified_radii,
     certified_radii_batch,
-    certified_size,
     exact_radii,
     hits_from_ranked,
 )
 from multiguard.certify.draws import count_votes
-from multiguard.certify.joint import FRACTION_CAP, FRACTION_U, FRACTION_V
-
-GRID = np.array([0.0, 0.05, 0.2, 0.45, 0.7, 1.0, 1.4, 1.9, 2.5, 3.2])
 
 # labels, draws, k', k, true labels: few and many labels, d = 1 to more than 6, d > k, c - d < k.
 SHAPES = [
@@ -41,76 +48,50 @@ SHAPES = [
 ]
 
 
-NOISES = [Gaussian(0.5), Uniform(0.25)]  # a radius of either is half of its r
-
-
-def sizes_agree(radii: np.ndarray, slow_size, sigma: float, grid: np.ndarray = GRID) -> None:
-    """The same certified size at every grid point that is not on the edge itself."""
-    clear = [r for r in grid if np.all(np.abs(radii / sigma - r) > 1e-8)]
-    assert len(clear) >= len(grid) - 1
-    assert [int(certified_size(radii, r * sigma)) for r in clear] == [slow_size(r) for r in clear]
-
-
 def few(shape: tuple[int, ...]) -> bool:
     """Whether loops over every subset and every set of rivals are quick enough."""
     return shape[4] <= 5 and shape[3] <= 6 and shape[0] <= 20
 
 
-@pytest.mark.parametrize("noise", NOISES, ids=str)
+@pytest.mark.parametrize("noise", [Gaussian, half_uniform], ids=["gaussian", "uniform"])
 @pytest.mark.parametrize(
-    ("method", "shape"),
-    [(m, s) for m in ("joint", "paper", "independent", "jia") for s in SHAPES if m != "joint" or few(s)],
-    ids=str,
+    ("method", "shape"), [(m, s) for m in CLAIMS for s in SHAPES if m != "joint" or few(s)], ids=str
 )
-def test_literal(noise: Noise, method: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every method gives what loops over the formulas give; layers that were never hit count with D."""
-    grid = GRID
-    if noise.sigma is None:
-        grid = np.array([0.0, 0.02, 0.07, 0.15, 0.26, 0.4, 0.55, 0.7, 0.9])
-        monkeypatch.setattr(literal, "down", lambda q, r: max(0.0, q - r))
-        monkeypatch.setattr(literal, "up", lambda q, r: min(1.0, q + r))
+def test_literal(noise: NoiseOf, method: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every method proves what its formulas give, and no less; layers that were never hit count with D."""
+    if noise is half_uniform:
+        monkeypatch.setattr(fifty_digits, "shifted", moved)
     c, draws, k_prime, k, d = shape
     rng = np.random.default_rng([*shape, len(method)])
-    for spread in (1.0, 4.0) if method == "joint" else (0.7, 2.0, 5.0):
+    for spread in (1.0, 4.0):
         ranked = random_ranked(rng, labels=c, depth=k_prime, draws=draws, spread=spread)
         hits = hits_from_ranked(ranked, k_prime=k_prime, num_labels=c)
-        counts = [int(n) for n in hits.sum(axis=0)]
         # True labels are mostly the popular ones, so that there is something to certify.
         likely = (1 + hits.sum(axis=0) ** 2) / (1 + hits.sum(axis=0) ** 2).sum()
-        labels = sorted(rng.choice(c, d, replace=False, p=likely).tolist())
-        radii = certified_radii(hits, labels, TopK(k, k_prime), noise=noise, alpha=0.01, method=method).true
-        options = {"k": k, "k_prime": k_prime, "alpha": 0.01}
-
-        def slow(r: float, hits=hits, counts=counts, labels=labels, options=options) -> int:
-            if method == "joint":
-                fractions = (FRACTION_U, FRACTION_V, FRACTION_CAP)
-                return literal.joint_size(hits, labels, r=r, fractions=fractions, **options)
-            if method == "jia":
-                return literal.jia_size(counts, labels, draws=draws, r=r, **options)
-            return literal.paper_size(counts, labels, draws=draws, r=r, second_terms=method == "paper", **options)
-
-        sizes_agree(radii, slow, 0.5, grid)
+        labels = tuple(sorted(rng.choice(c, d, replace=False, p=likely).tolist()))
+        check_top_k(Case(ballot_of(hits), labels, k, k_prime, 0.5, 0.01), method, noise)
 
 
-@pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia"])
-def test_exact_probabilities(method: str) -> None:
+@pytest.mark.parametrize("method", CLAIMS)
+def test_exact_probabilities(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With exact probabilities, too."""
+    monkeypatch.setattr(fifty_digits, "lower", lambda hits, draws, level: mpf(hits) / draws)
     rng = np.random.default_rng(5)
     for c, k_prime, k, d in [(5, 2, 2, 2), (6, 2, 3, 3), (6, 3, 2, 2), (5, 1, 2, 3), (6, 3, 4, 4)]:
-        sets, chances = random_distribution(rng, labels=c, k_prime=k_prime)
+        ballot = ballot_of(random_ranked_hits(rng, c, k_prime))
+        sets, chances = as_hits(ballot), np.array(ballot.times) / ballot.draws
         labels = sorted(int(i) for i in np.argsort(-(chances @ sets))[:d])
         radii = exact_radii(sets, chances, labels, TopK(k, k_prime), sigma=1.0, method=method).true
-        means = [float(p) for p in chances @ sets]
-        exact = {"k": k, "k_prime": k_prime, "alpha": 0.5, "lower": literal.exact, "upper": literal.exact}
+        with mp.workdps(DIGITS):
+            claims = CLAIMS[method](ballot, labels, k, k_prime, mpf(1) / 2)
+        for size, radius in enumerate(radii, start=1):
+            if radius < 6:  # beyond, doubles cannot tell a probability from 1
+                check_claims(claims if method == "jia" else claims[:size], size, float(radius), 1.0)
 
-        def slow(r: float) -> int:
-            if method == "joint":
-                return literal.joint_size(sets, labels, r=r, weights=chances, fractions=(1, 1, 1), **exact)
-            if method == "jia":
-                return literal.jia_size(means, labels, draws=1, r=r, **exact)
-            return literal.paper_size(means, labels, draws=1, r=r, second_terms=method == "paper", **exact)
 
-        sizes_agree(radii, slow, 1.0)
+def random_ranked_hits(rng: np.random.Generator, c: int, k_prime: int) -> np.ndarray:
+    ranked = random_ranked(rng, labels=c, depth=k_prime, draws=4096, spread=3.0)
+    return hits_from_ranked(ranked, k_prime=k_prime, num_labels=c)
 
 
 def test_rival_sets() -> None:
@@ -137,11 +118,11 @@ def test_rival_layers(seed: int) -> None:
         if v > s or s > c - d:
             assert not found[e - 1, v - 1].any()
             continue
-        most = literal.eligible_counts(rows, [1] * 40, labels, s, v, k_prime)
+        most = literal.eligible_counts(rows, labels, s, v, k_prime)
         assert found[e - 1, v - 1].tolist() == most
         for V in combinations(others, s):
             T = sorted(V, key=lambda j: (-votes[j], j))[s - v :]
-            assert np.all(np.array(literal.layer_counts(rows, [1] * 40, T, k_prime)) <= most)
+            assert np.all(np.array(literal.layer_counts(rows, T, k_prime)) <= most)
 
 
 @pytest.mark.parametrize("method", ["joint", "paper", "independent", "jia", "betting", "sets"])

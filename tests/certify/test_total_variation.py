@@ -1,6 +1,5 @@
 """Uniform noise and pixel ablation: every certificate against slow loops, the exact limit and false claims."""
 
-from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -8,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
-from tests.certify import literal_threshold
 from tests.certify import total_variation as tv
-from tests.certify.cases import random_distribution, random_ranked, random_sets
+from tests.certify.cases import random_distribution, random_ranked
 from tests.certify.worst_cases import ceiling_of_two, floor_of_two, top_two_of_five, two_labels, variation
 
 from multiguard.certify import (
@@ -23,7 +21,6 @@ from multiguard.certify import (
     Uniform,
     certified_radii,
     certified_radii_batch,
-    certified_size,
     draws,
     exact_radii,
     joint,
@@ -32,37 +29,7 @@ from multiguard.certify import (
 from multiguard.certify.stopping import outlooks
 from multiguard.errors import InvalidInputError
 
-GRID = np.array([0.0, 0.02, 0.07, 0.15, 0.26, 0.4, 0.55, 0.7, 0.9])
 UNIT = Uniform(0.5)  # a radius of it is D itself
-
-
-@pytest.fixture
-def by_variation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loops with `down` and `up` that move a probability by r = D."""
-    monkeypatch.setattr(literal_threshold, "down", lambda q, r: max(0.0, q - r))
-    monkeypatch.setattr(literal_threshold, "up", lambda q, r: min(1.0, q + r))
-
-
-def sizes_agree(radii: np.ndarray, slow: Callable[[float], int]) -> None:
-    """The same certified size at every D that is not on the edge itself."""
-    clear = [r for r in GRID if np.all(np.abs(radii - r) > 1e-8)]
-    assert len(clear) >= len(GRID) - 1
-    assert [int(certified_size(radii, r)) for r in clear] == [slow(r) for r in clear]
-
-
-@pytest.mark.usefixtures("by_variation")
-@pytest.mark.parametrize("seed", range(4))
-def test_literal_threshold(seed: int) -> None:
-    """Floors and ceilings are what loops over every U, V and subset give."""
-    rng = np.random.default_rng(seed)
-    sets = random_sets(rng, labels=6, draws=150, spread=2.0)
-    labels, t = sorted(np.argsort(-sets.sum(axis=0))[:3].tolist()), (0.3, 0.5)[seed % 2]
-    found = certified_radii(sets, labels, Threshold(t), noise=UNIT, alpha=0.02)
-    rows, options = sets.tolist(), {"threshold": t, "alpha": 0.01}
-    sizes_agree(found.true, lambda r: literal_threshold.floor_of(rows, labels, r=r, **options))
-    for r in GRID:
-        if np.all(np.abs(found.false - r) > 1e-8):
-            assert np.sum(found.false < r) == literal_threshold.ceiling_of(rows, labels, r=r, suspects=6, **options)
 
 
 def exact_cases(rule_kind: str):
