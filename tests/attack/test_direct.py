@@ -92,6 +92,19 @@ def test_change_counts():
     assert (found.labels_before != found.labels_after).tolist() == [[True, True, True, False]]
 
 
+def test_module():
+    """A module without label names or a rule: a label leaves where its probability falls below 1/2."""
+    network = torch.nn.Linear(2, 3)
+    with torch.no_grad():
+        network.weight.copy_(torch.tensor([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]))
+        network.bias.copy_(torch.tensor([0.0, 5.0, -5.0]))
+    row = np.array([[0.3, 0.2]], dtype=np.float32)  # the first logit is 0.5, and moves by 2 R in the ball of linf
+    for radius, hidden in ((0.24, False), (0.26, True)):
+        found = pgd(network, row, Hide(0), radius=radius, attacker="linf-norm", output="logits", device="cpu")
+        assert found.labels_before.tolist() == [[True, True, False]]
+        assert found.labels_after.tolist() == [[not hidden, True, False]]
+
+
 def test_per_input_goals():
     """A multi-hot array gives each input its own labels."""
     rows = np.array([[1.0, 0.9], [0.9, 1.0]], dtype=np.float32)

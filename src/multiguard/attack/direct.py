@@ -14,7 +14,7 @@ from multiguard.attack.goals import Add, AttackGoal, Change, Hide, Objective
 from multiguard.attack.search import Candidates, ImageGroup, Progress, Search
 from multiguard.attack.target import SmoothedTarget, Target
 from multiguard.attack.threats import THREATS, Attacker
-from multiguard.certify import Rule
+from multiguard.certify import Rule, Threshold
 from multiguard.certify.noise import Noise, resolve_noise
 from multiguard.data.in_memory import label_set
 from multiguard.errors import DataError, InvalidInputError, ModelError
@@ -28,6 +28,7 @@ Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
 
 _DEFAULT = AttackConfig()
+_HALF = Threshold(0.5)
 _TIE = 1e-6  # far less than one draw or one step changes a value by
 _BATCH_DIMENSIONS = 4  # images, channels, height and width
 _SCORE_THRESHOLD = 0.5  # from which a model that is to be smoothed returns a label under the threshold rule
@@ -57,7 +58,9 @@ class AdversarialBatch:
         )
 
 
-def pgd(model: Any, inputs: Any, goal: AttackGoal, rule: Rule, *, radius: float, **how: Any) -> AdversarialBatch:
+def pgd(
+    model: Any, inputs: Any, goal: AttackGoal, rule: Rule = _HALF, *, radius: float, **how: Any
+) -> AdversarialBatch:
     """Projected gradient descent: no perturbation is larger than `radius` allows; the best found is returned.
 
     A smoothed classifier is attacked through its noise (EOT), and fresh draws, which had no part in the search,
@@ -68,7 +71,7 @@ def pgd(model: Any, inputs: Any, goal: AttackGoal, rule: Rule, *, radius: float,
         inputs: (N, ...), a batch of inputs.
         goal: `Hide`, `Add` or `Change`.
         rule: Which labels are returned. A model without noise returns the k labels of largest score (`TopK`), or those
-            with probability at least t (`Threshold`).
+            with probability at least t (`Threshold`); by default those with probability 1/2 or more.
         radius: How large a perturbation may be: its norm in the unit of the inputs, how many pixels, or the side of
             the patch.
         how: Further keywords, all of them optional:
@@ -87,12 +90,15 @@ def pgd(model: Any, inputs: Any, goal: AttackGoal, rule: Rule, *, radius: float,
     >>> rows = np.array([[0.4, 0.0], [3.0, 0.0]])  # the first label leads by 0.4 and by 3
     >>> pgd(lambda x: 2 * x, rows, Hide("cat"), TopK(1, 1), radius=0.5, labels=["cat", "dog"], device="cpu").success
     array([ True, False])
+    >>> network = torch.nn.Linear(2, 3)  # three logits
+    >>> pgd(network, rows, Hide(0), radius=0.1, attacker="linf-norm", output="logits").inputs.shape
+    (2, 2)
     """
     return _attack("pgd", model, inputs, goal, rule, radius=radius, **how)
 
 
 def random_search(
-    model: Any, inputs: Any, goal: AttackGoal, rule: Rule, *, radius: float, **how: Any
+    model: Any, inputs: Any, goal: AttackGoal, rule: Rule = _HALF, *, radius: float, **how: Any
 ) -> AdversarialBatch:
     """As `pgd`, by scores alone: it tries perturbations and keeps what brings the goal nearer, for any model.
 
