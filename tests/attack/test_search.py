@@ -10,7 +10,6 @@ from multiguard.attack.target import SmoothedTarget
 from multiguard.certify import Threshold, TopK
 from multiguard.errors import InvalidInputError
 from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, Smoother
-from multiguard.smooth.noise_source import noise_key
 
 RULE = TopK(4, 2)
 SHORT = {"steps": 2, "copies": 2, "starts": 2, "tries": 4, "pick_draws": 8, "draws": 20}
@@ -23,12 +22,6 @@ def smoother():
 
 def victims(count, *radii):
     return [Victim(name, image, labels, radii) for name, image, labels in held_out_images(count)]
-
-
-def test_noise_streams():
-    """Every use of draws has its own noise."""
-    keys = {noise_key(0, "image", stream) for stream in ("certify", "pilot", "attack", "judge")}
-    assert len(keys) == 4
 
 
 @pytest.mark.parametrize("source", [HOST_PHILOX, DEVICE_PHILOX])

@@ -152,13 +152,6 @@ def test_splits(data):
         open_splits(CONFIG.replace(split="all", val_split="val"), data)
 
 
-def test_held_out_tenth(voc_root):
-    """Trainval of VOC holds out a tenth of itself."""
-    training, validation = open_splits(CONFIG.replace(split="trainval"), DataConfig("voc2007", root=voc_root, size=8))
-    assert not set(training.ids) & set(validation.ids)
-    assert len(validation) == round(0.1 * (len(training) + len(validation)))
-
-
 def test_head_of_file(home, data):
     """A head from a file needs its label names, and then keeps its meaning; another head is replaced."""
     network = build_backbone("cnn:4", 3).network
