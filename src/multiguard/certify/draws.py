@@ -73,6 +73,7 @@ def read_draws(votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int)
     hits, true = rule.sets(np.atleast_1d(votes), num_labels), check_labels(labels, num_labels, allow_none=True)
     packed: NDArray[Any] = np.packbits(np.insert(hits[:, true], 0, False, axis=1), axis=1)
     _, first, pattern = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    pattern = pattern.reshape(-1)  # NumPy 2.0.0 gives it a second dimension
     draw, rival = np.nonzero(np.delete(hits, true, axis=1))
     return Draws(hits[first][:, true], pattern, draw, rival, num_labels - len(true))
 
