@@ -7,7 +7,7 @@ DOCS_READY := .venv/.ready-docs
 LOWEST := .venv/lowest
 TORCH_FREE := $(addprefix tests/,certify data evaluate io report votes test_rooms.py) \
 	$(addprefix tests/cli/test_,console.py main_start.py options.py tune.py)
-NEED_TORCH := tests/data/test_in_memory.py tests/evaluate/test_attack_outcomes.py
+NEED_TORCH := tests/data/test_in_memory.py tests/evaluate/test_attacks.py
 
 .PHONY: demo test lowest soak check bench docs clean
 

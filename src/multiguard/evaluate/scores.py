@@ -109,12 +109,12 @@ def set_scores(
     array([1. , 0.5])
     """
     requested = np.asarray(radius, dtype=np.float64)
-    if len(radii) != len(num_true):
+    expected = [(rule.sizes(count), rule.has_ceilings) for count in num_true]
+    if [(len(proved.true), proved.false is not None) for proved in radii] != expected:
         raise InvalidInputError(
-            f"radii and num_true must have one entry per image, got {len(radii)} and {len(num_true)}"
+            f"radii and num_true must have one entry per image, with as many radii as {rule} has for its labels, as "
+            "certified_radii returns them; are these the radii of another rule or of other images?"
         )
-    for index, (proved, count) in enumerate(zip(radii, num_true, strict=True)):
-        _check_form(index, proved, count, rule)
     true = Rows.of((proved.true for proved in radii), np.float64)
     false = Rows.of((proved.false for proved in radii), np.float64) if rule.has_ceilings else None
     counts = certified_counts(true, false, np.array(num_true, np.int64), rule, requested)
@@ -218,20 +218,6 @@ def average_scores(parts: Iterable[Counts], radius: Floats, averaging: Averaging
 def ratio(numerator: Floats, denominator: Floats) -> Floats:
     """The quotient, and 0 wherever the numerator is: no true label is certified, whatever may be returned beside."""
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=numerator > 0)
-
-
-def _check_form(index: int, radii: Radii, num_true: int, rule: Rule) -> None:
-    sizes, false = rule.sizes(num_true), np.empty(0) if radii.false is None else radii.false
-    if np.any(radii.true[1:] > radii.true[:-1]) or np.any(false[1:] < false[:-1]):
-        raise InvalidInputError(
-            f"image {index}: radii must be non-increasing, and those of other labels non-decreasing, as "
-            "certified_radii returns them"
-        )
-    if len(radii.true) != sizes or (radii.false is None) == rule.has_ceilings:
-        raise InvalidInputError(
-            f"image {index} has {num_true} true labels, so {sizes} radii under {rule}, but {len(radii.true)} were given"
-            f"{'' if radii.false is None else ' and ceilings'}; are these the radii of another rule or image?"
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,7 @@
-"""Certificates of every kind of votes: both rules, true or chosen labels, fixed or adaptive draws."""
+"""Certificates of every kind of votes: both rules, true or chosen labels, fixed or adaptive draws, bands, failures."""
+
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -6,20 +9,25 @@ from tests.evaluate.votes_cases import (
     KINDS,
     THRESHOLD,
     UNLABELLED,
+    as_lists,
+    assert_same_certificates,
     assert_same_curves,
     config_of,
+    random_votes,
     source_of,
     stored_rows,
     stored_votes,
     votes_of_kind,
 )
+from tests.shared_data import COCO_VOTES
 from tests.votes.vote_runs import provenance
 
-from multiguard.certify import Gaussian, Threshold, TopK, certified_radii, hits_from_ranked, label_radii
-from multiguard.errors import InvalidInputError, VotesError
+from multiguard.certify import BandAblation, Gaussian, Threshold, TopK, certified_radii, hits_from_ranked, label_radii
+from multiguard.errors import ImageFailure, InvalidInputError, VotesError
 from multiguard.evaluate import (
     CertifyConfig,
     SweepConfig,
+    certification,
     certify_votes,
     curves,
     label_scores,
@@ -254,3 +262,153 @@ def test_sorted_votes(tmp_path):
         ):
             certify_votes(CertifyConfig(k=1, k_prime=1, methods=methods), votes)
     certify_votes(CertifyConfig(k=1, k_prime=1, methods=("joint",)), votes)
+
+
+@pytest.fixture
+def votes(tmp_path):
+    return random_votes(tmp_path / "votes")
+
+
+def test_ties(tmp_path) -> None:
+    """Of equal hits the smaller label comes first, and a label without a hit is not predicted."""
+    ranked = np.array([[207, 2], [2, 207], [5, 9], [9, 5], [5, 9]])
+    found = make_certificates(CertifyConfig(250, 2), stored_votes(tmp_path, [ranked], [[2]], labels=300))
+    assert found.predicted == ((5, 9, 2, 207),)
+    assert found.predicted_hits == ((3, 3, 2, 2),)
+
+
+def test_label_order(tmp_path) -> None:
+    """The radii of labels are in the order of the labels."""
+    ranked = np.random.default_rng(0).permutation([[0, 1]] * 180 + [[0, 2]] * 20)
+    there = make_certificates(CertifyConfig(2, 2), stored_votes(tmp_path / "a", [ranked], [[0, 1]]))
+    back = make_certificates(CertifyConfig(2, 2), stored_votes(tmp_path / "b", [ranked], [[1, 0]]))
+    assert there.label_radii[0][0] > there.label_radii[0][1] > 0
+    assert there.label_radii[0].tolist() == back.label_radii[0][::-1].tolist()
+
+
+@pytest.mark.parametrize("limit", [("_IMAGES_AT_A_TIME", 3), ("_BYTES_AT_A_TIME", 1)])
+def test_portions(votes, monkeypatch, limit) -> None:
+    """Portions change nothing, and progress never goes back."""
+    config, methods = CertifyConfig(3, 2), ("joint", "paper")
+    whole = make_certificates(config.replace(methods=tuple(methods)), votes)
+    monkeypatch.setattr(certification, *limit)
+    told = []
+    parts = make_certificates(
+        config.replace(methods=tuple(methods)), votes, progress=lambda done, total: told.append((done, total))
+    )
+    assert_same_certificates(parts, whole)
+    assert told == sorted(told)
+    assert told[-1] == (11, 11)
+    assert len(told) > 6
+    assert (11, 11) not in told[:-1]
+
+
+def test_single_read(votes) -> None:
+    """Every image is read once, for a sweep too."""
+    read, of_file = [], votes._read
+    votes._read = lambda positions: (read.extend(positions), of_file(positions))[1]
+    certify_votes(CertifyConfig(3, 2, methods=("joint", "paper", "jia")), votes)
+    assert read == list(range(11))
+    certify_votes(CertifyConfig(3, 2), votes, sweep=SweepConfig(k=(1, 2, 4), n=(10, 20)))
+    assert read == list(range(11)) * 2
+
+
+def test_size(votes) -> None:
+    """What is kept of an image are columns of its numbers: less than half a kilobyte, however many images there are."""
+    found = make_certificates(CertifyConfig(3, 2, methods=("joint", "paper")), votes)
+    assert found.table.nbytes < 500 * len(found)
+    assert all(column.num_chunks == 1 for column in found.table.columns)
+
+
+def test_light_import() -> None:
+    """Importing evaluate imports neither torch nor pyarrow nor Pillow."""
+    code = "import sys, multiguard.evaluate; sys.exit(any(name in sys.modules for name in ('torch', 'pyarrow', 'PIL')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.skipif(not COCO_VOTES.exists(), reason="the COCO votes are not beside the repository")
+def test_coco_recall(tmp_path) -> None:
+    """Certified recall of the COCO votes is what it was."""
+    with np.load(COCO_VOTES) as stored:
+        ranked, labels = stored["votes"], [np.flatnonzero(row).tolist() for row in stored["labels"]]
+    votes = stored_votes(tmp_path, list(ranked), labels, labels=80)
+    found = make_certificates(CertifyConfig(10, 3, methods=["joint"]), votes)
+    mean, pooled = curves(found, 0.5 * np.array([0, 0.5, 1, 1.5, 2, 2.5]))
+    assert (mean.averaging, pooled.averaging) == ("mean", "pooled")
+    assert (mean.scores.images, mean.scores.without_labels) == (500, 0)
+    np.testing.assert_allclose(100 * mean.scores.recall, [57.2, 50.8, 44.2, 39.5, 33.6, 29.0], atol=0.06)
+
+
+RADII = np.array([0.0, 0.25, 0.5])
+FAILED = {1: "the file is empty", 4: "draw 7: the classifier returned a score that is NaN or infinite", 8: "gone"}
+
+
+@pytest.mark.parametrize("kind", ["top-k", "adaptive", "unlabelled threshold"])
+def test_other_images(tmp_path, kind):
+    """The other images are certified and averaged as if the failed ones had never been there."""
+    some = votes_of_kind(tmp_path / "some", failed=FAILED, **KINDS[kind])
+    every = votes_of_kind(tmp_path / "every", **KINDS[kind])
+    config, source = config_of(some), source_of(some)
+    found, every_image = (make_certificates(config, votes, labels=source) for votes in (some, every))
+    kept, (method,) = [index for index in range(9) if index not in FAILED], found.methods
+    assert found.ids == tuple(every_image.ids[index] for index in kept)
+    for name in ("labels", "label_radii", "predicted", "predicted_hits", "draws"):
+        assert as_lists(getattr(found, name)) == [as_lists(getattr(every_image, name)[index]) for index in kept]
+    assert as_lists(found.radii[method]) == [as_lists(every_image.radii[method][index]) for index in kept]
+    assert found.failures == tuple(ImageFailure(some.provenance.image_ids[i], reason) for i, reason in FAILED.items())
+    made = curves(found, RADII)
+    assert [curve.failed for curve in made] == [3, 3]
+    assert all(curve.scores.images + curve.scores.without_labels == 6 for curve in made)
+    recall = next(curve.scores.recall for curve in made if curve.averaging == "mean")
+    fractions = [np.searchsorted(-radii, -RADII, side="right") / len(own) for radii, own in certified(found)]
+    np.testing.assert_allclose(recall, np.mean(fractions, axis=0))
+
+
+def certified(found):
+    """The radii and labels of each image that has labels."""
+    images = zip(found.radii[found.methods[0]], found.labels, strict=True)
+    return [(np.maximum.accumulate(radii[::-1])[::-1], own) for radii, own in images if own]
+
+
+def test_only_failures(tmp_path):
+    """Votes of nothing but failures certify nothing."""
+    votes = votes_of_kind(tmp_path, images=2, failed={0: "gone", 1: "gone"})
+    with pytest.raises(InvalidInputError, match="nothing to certify: all 2 images failed"):
+        make_certificates(config_of(votes), votes)
+
+
+BANDS = BandAblation(3, 24)
+CONFIG = CertifyConfig(k=3, k_prime=2)
+
+
+@pytest.fixture(scope="module")
+def band_votes(tmp_path_factory):
+    return random_votes(tmp_path_factory.mktemp("bands"), draws=BANDS.columns, noise=BANDS)
+
+
+def test_band_certificates(band_votes):
+    """The radii are those of the enumerated certificate, whole numbers, for any alpha."""
+    found = make_certificates(CONFIG, band_votes)
+    assert found.methods == ("enumerated",)
+    assert found.noise == BANDS
+    other = make_certificates(CertifyConfig(alpha=0.5).with_rule(CONFIG.rule), band_votes)
+    for index, labels in enumerate(band_votes.labels):
+        radii = found.radii["enumerated"][index]
+        if labels:
+            options = {"noise": BANDS, "num_labels": 20, "method": "enumerated"}
+            expected = certified_radii(band_votes.ranked(index), labels, CONFIG.rule, **options)
+            assert radii.tolist() == expected.true.tolist()
+        assert radii.tolist() == other.radii["enumerated"][index].tolist()
+        assert np.all((radii == np.floor(radii)) | np.isinf(radii))
+
+
+def test_labels_chosen_by_bands(tmp_path):
+    """Without ground truth the votes themselves choose the labels, and every label has its own exact radius."""
+    kind = UNLABELLED | {"pilot_draws": 0, "noise": BANDS, "draws": BANDS.columns}
+    votes = votes_of_kind(tmp_path, **kind)
+    found = make_certificates(CONFIG, votes, labels="pilot")
+    for index, labels in enumerate(found.labels):
+        ranked = votes.ranked(index)
+        assert labels == CONFIG.rule.returned(ranked, 12)
+        own = label_radii(ranked, labels, CONFIG.rule, noise=BANDS, num_labels=12, method="enumerated")
+        assert found.label_radii[index].tolist() == own.tolist()
