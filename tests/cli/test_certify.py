@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.pipeline.tiny_run import command, state
+from tests.pipeline.tiny_run import command
 
 from multiguard.certify import Threshold, TopK, certified_radii
 from multiguard.data import DataConfig, DigitsDataset
-from multiguard.errors import VotesError
 from multiguard.evaluate import read_certificates
 from multiguard.io.config import from_tree
 from multiguard.votes import read_votes
@@ -61,7 +60,6 @@ def deployed(tmp_path_factory):
         "ranked": [*DIGITS, "--draws", 80],
         "piloted": [*DIGITS, "--draws", 80, "--set", "pilot_draws=20"],
         "unlabelled": [*folder, "--draws", 80, "--set", "pilot_draws=20"],
-        "unlabelled-digits": [*DIGITS, "--no-labels", "--draws", 80],
         "adaptive": [*DIGITS, *adaptive, *TOP_K],
         "adaptive-sets": [*folder, *adaptive, "--rule", "threshold", *THRESHOLD],
     }
@@ -136,16 +134,6 @@ def test_unlabelled_folder(deployed, votes):
     ]
 
 
-def test_unlabelled_dataset(votes):
-    """With --no-labels the labels of a dataset are not kept."""
-    unlabelled = votes("unlabelled-digits")
-    assert unlabelled.ids == votes("ranked").ids
-    assert unlabelled.provenance.pilot_draws == 100
-    assert not any(row.labels for row in unlabelled)
-    with pytest.raises(VotesError, match="no ground truth"):
-        _ = unlabelled.labels
-
-
 @pytest.mark.parametrize(("name", "asked"), [("unlabelled", TOP_K), ("piloted", TOP_K), ("adaptive-sets", THRESHOLD)])
 def test_pilot_labels(deployed, votes, name, asked, tmp_path):
     """What pilot draws chose is certified by others."""
@@ -176,14 +164,6 @@ def test_adaptive_votes(deployed, votes, tmp_path):
     assert "n = " not in out
 
 
-def test_adaptive_prefix(deployed, votes):
-    """Draws that an adaptive image took are those of a fixed run."""
-    adaptive, fixed = votes("adaptive"), votes("ranked")
-    for position, draws in enumerate(draws_of(adaptive)):
-        both = min(draws, 80)
-        assert np.array_equal(adaptive.ranked(position, adaptive=True)[:both], fixed.ranked(position)[:both])
-
-
 @pytest.mark.parametrize("name", ["adaptive-sets", "unlabelled"])
 def test_report_without_labels(deployed, name, tmp_path):
     """A report shows images that have no labels."""
@@ -196,20 +176,8 @@ def test_report_without_labels(deployed, name, tmp_path):
 
 def predicting(deployed, *more):
     image, names = deployed[0] / "images/0.png", deployed[0] / "names.txt"
-    return [
-        "predict",
-        image,
-        *MODEL,
-        "--labels",
-        names,
-        "--rule",
-        "threshold",
-        "--draws",
-        200,
-        "--noise-seed",
-        0,
-        *more,
-    ]
+    how = ["--labels", names, "--rule", "threshold", "--draws", 200, "--noise-seed", 0]
+    return ["predict", image, *MODEL, *how, *more]
 
 
 def test_threshold_prediction(deployed):
@@ -250,15 +218,3 @@ def test_unconfirmed_labels(deployed):
     assert re.search(r"(none|fewer than \d+) +unconfirmed", text)
     nothing = done(*predicting(deployed, "--threshold", 0.99, "--set", "score_threshold=0.99"))
     assert "no label is predicted" in nothing
-
-
-def test_other_rule_in_folder(deployed, tmp_path):
-    """Votes of another rule are refused where votes lie."""
-    done("vote", *MODEL, *DIGITS, "--draws", 20, "--out", tmp_path / "v")
-    before = state(tmp_path)
-    code, _, err = command("vote", *MODEL, *DIGITS, "--draws", 20, "--rule", "threshold", "--out", tmp_path / "v")
-    assert (code, err.count("\n")) == (2, 1)
-    assert "rule" in err
-    assert state(tmp_path) == before
-    done("vote", *MODEL, *DIGITS, "--draws", 20, "--rule", "threshold", "--out", tmp_path / "v", "--force")
-    assert read_votes(tmp_path / "v").rule == "threshold"

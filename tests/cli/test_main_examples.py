@@ -158,17 +158,14 @@ def test_force_in_other_process(place, variables, monkeypatch):
 def test_force_with_mistake(place):
     """Force throws nothing away for a mistake."""
     before = state(place)
-    for mistake in (["--sigma", 0], ["--set", "k_max=11"], ["--device", "cuda"], ["--draws", 0]):
-        code, _, err = command(*example_of("vote"), *SMALL["vote"], "--force", *mistake)
-        assert (code, err.count("\n")) == (2, 1), err
-    for mistake in (
-        ["--model", "cnn:0"],
-        ["--set", "denoiser=gone.pth"],
-        ["--set", "split=tests"],
-        ["--weights", "gone.pth"],
-    ):
-        code, _, err = command(*example_of("train"), *SMALL["train"], "--force", *mistake)
-        assert (code, err.count("\n")) == (2, 1), err
+    mistakes = {
+        "vote": (["--sigma", 0], ["--set", "k_max=11"]),
+        "train": (["--model", "cnn:0"], ["--weights", "gone.pth"]),
+    }
+    for name, given in mistakes.items():
+        for mistake in given:
+            code, _, err = command(*example_of(name), *SMALL[name], "--force", *mistake)
+            assert (code, err.count("\n")) == (2, 1), err
     assert state(place) == before
 
 
@@ -336,14 +333,7 @@ def test_markup_labels(odd):
 def test_label_order(odd, tmp_path):
     """The labels of a folder take the order of the model."""
     (tmp_path / "names.txt").write_text("ordinary\n[/x]\n:cat:\n[red]tag\n=1+1\n")
-    model = [
-        "--model",
-        TAGGER,
-        "--labels",
-        tmp_path / "names.txt",
-        "--output",
-        "logits",
-    ]
+    model = ["--model", TAGGER, "--labels", tmp_path / "names.txt", "--output", "logits"]
     asked = ["--data", "folder", "--root", odd, "--sigma", 0.5, "--draws", 20, "--images", 4, "--size", 16]
     code, _, err = command("vote", *model, *asked, "--out", tmp_path / "votes")
     assert code == 0, err

@@ -57,16 +57,8 @@ def wait_for(path, process):
 
 
 def voting(out, draws, images):
-    model = [
-        "--model",
-        "tests.cli.test_signals_process:linear_model",
-        "--output",
-        "logits",
-        "--size",
-        16,
-        "--sigma",
-        0.5,
-    ]
+    model = ["--model", "tests.cli.test_signals_process:linear_model", "--output", "logits", "--size", 16]
+    model += ["--sigma", 0.5]
     asked = ["--data", "digits", "--images", images, "--draws", draws, "--set", "shard_images=1"]
     return ["vote", *model, *asked, "--out", out]
 
@@ -99,8 +91,8 @@ def test_interrupted_vote(tmp_path):
 
 def test_full_disk(tmp_path):
     """A full disk is one line that names the file."""
-    asked = voting(tmp_path / "votes", 6000, 2)
-    process = started(*asked, limit=16_000)
+    asked = voting(tmp_path / "votes", 1500, 2)
+    process = started(*asked, limit=6_000)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 2, err
     assert "Traceback" not in out

@@ -9,10 +9,10 @@ from tests.evaluate.votes_cases import random_votes
 from tests.pipeline.tiny_run import command
 
 from multiguard.data import DataConfig, open_dataset, read_image
-from multiguard.errors import MultiGuardError
+from multiguard.errors import DataError, MultiGuardError
 from multiguard.evaluate import read_attacks, read_certificates, read_tuned
 from multiguard.io.config import from_tree, to_tree
-from multiguard.io.files import mentions, read_regular
+from multiguard.io.files import mentions, read_lines, read_regular
 from multiguard.run.arms import read_record
 from multiguard.run.recipe import read_recipe
 from multiguard.votes import read_votes
@@ -127,3 +127,24 @@ def test_commands(tmp_path, monkeypatch):
         for arguments in (["run", "pipe.yaml"], ["vote", "--model", "timm:x", "--labels", "pipe.yaml", "--out", "v"]):
             code, _, err = command(*arguments, *(["--data", "digits"] if arguments[0] == "vote" else []))
             assert (code, err.count("\n")) == (2, 1), err
+
+
+def test_read_lines(tmp_path):
+    """Blank lines are left out."""
+    (tmp_path / "names.txt").write_text("cat\n\n dog \n")
+    assert read_lines(tmp_path / "names.txt") == ["cat", "dog"]
+
+
+def test_list_without_end(tmp_path, monkeypatch):
+    """A pipe, a device and a file that is too large are refused."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    (tmp_path / "large").write_text("12345\n")
+    monkeypatch.setattr("multiguard.io.files._MOST_LIST", 5)
+    for name, reason in (
+        ("pipe", "not a regular"),
+        ("link", "not a regular"),
+        ("large", "6 bytes are more than the 5"),
+    ):
+        with pytest.raises(DataError, match=reason):
+            read_lines(tmp_path / name)

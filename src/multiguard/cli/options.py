@@ -16,10 +16,11 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import NODEFAULT
+from msgspec.structs import fields
 from typer import Option
 
 from multiguard.errors import InvalidInputError
-from multiguard.io.config import Config, checked, config_fields, described_as, field_types, members, plain_type, words
+from multiguard.io.config import Config, checked, described_as, field_types, members, plain_type, words
 from multiguard.io.names import is_unicode, unknown_name
 
 C = TypeVar("C", bound=Config)
@@ -124,15 +125,15 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """
     hints = get_type_hints(command, include_extras=True)
     configs = {name: found for name in hints if (found := _config_of(hints[name])) is not None}
-    fields = [one for name, found in configs.items() for one in _fields(name, *found)]
-    options = {one.key: one for one in fields if one.listed}
-    settings = {one.name: one for one in reversed(fields) if not one.listed}
+    offered = [one for name, found in configs.items() for one in _fields(name, *found)]
+    options = {one.key: one for one in offered if one.listed}
+    settings = {one.name: one for one in reversed(offered) if not one.listed}
     parameters = {
         name: own.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
         for name, own in inspect.signature(command).parameters.items()
         if name not in configs
     }
-    for one in fields:
+    for one in offered:
         if one.listed and (one.key in parameters or options[one.key] is not one):
             raise TypeError(f"{command.__name__}: two fields have the option --{one.option}; rename one of them")
     parameters |= {key: one.declared() for key, one in options.items()}
@@ -150,7 +151,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         for name, text in _settings(set_ or (), settings, "--set").items():
             found[settings[name].parameter][name] = settings[name].value(name, text)
         built = {
-            name: found[name] if offered.config else kind(**found[name]) for name, (kind, offered) in configs.items()
+            name: found[name] if wanted.config else kind(**found[name]) for name, (kind, wanted) in configs.items()
         }
         command(**built, **{name: value for name, value in values.items() if name not in options})
 
@@ -168,14 +169,14 @@ def _config_of(hint: Any) -> tuple[type[Config], Fields] | None:
     if (offered := next((one for one in more if isinstance(one, Fields)), None)) is not None:
         return offered.config or base, offered
     if isinstance(base, type) and issubclass(base, Config):
-        return base, Fields([one.name for one in config_fields(base)])
+        return base, Fields([one.name for one in fields(base)])
     return None
 
 
 def _fields(parameter: str, kind: type[Config], offered: Fields) -> list[_FieldOption]:
     """The fields that have an option, or that `--set` gives."""
     found = []
-    for one in config_fields(kind):
+    for one in fields(kind):
         typed, listed = field_types(kind)[one.name], one.name in offered.only
         text, option = described_as(typed)
         if option == "" or not (listed or offered.others is None or one.name in offered.others):

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_
 import msgspec
 import numpy as np
 from msgspec import Meta
-from msgspec.structs import FieldInfo, fields, force_setattr, replace
+from msgspec.structs import fields, force_setattr, replace
 
 from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
@@ -77,7 +77,9 @@ def from_tree(kind: type[C], tree: Any, name: str = "") -> C:
         name: The dotted name of the section, which begins every message.
     """
     if not isinstance(tree, Mapping):
-        raise InvalidInputError(f"{name or 'the text'} is {_shown(tree)}; expected keys such as {_first(kind)}:")
+        raise InvalidInputError(
+            f"{name or 'the text'} is {_shown(tree)}; expected keys such as {fields(kind)[0].name}:"
+        )
     kinds, values = field_types(kind), dict[str, Any]()
     for key, value in tree.items():
         dotted = f"{name}.{key}" if name else str(key)
@@ -105,18 +107,13 @@ def to_tree(config: Config) -> dict[str, Any]:
 def field_types(kind: type[Config]) -> dict[str, Any]:
     """The type of each field, with its annotations."""
     hints = get_type_hints(kind, include_extras=True)
-    return {one.name: hints[one.name] for one in config_fields(kind)}
-
-
-def config_fields(kind: type[Config]) -> tuple[FieldInfo, ...]:
-    """The fields of a config, in order."""
-    return fields(kind)
+    return {one.name: hints[one.name] for one in fields(kind)}
 
 
 def described_as(kind: Any) -> tuple[str, str | None]:
     """The help of a field of this type, and the name of its option if that differs from the field's."""
-    for meta in get_args(kind)[1:] if get_origin(kind) is Annotated else ():
-        if isinstance(meta, Meta) and meta.description is not None:
+    for meta in _metas(kind):
+        if meta.description is not None:
             return meta.description, (meta.extra or {}).get("option")
     return "", None
 
@@ -179,25 +176,26 @@ def _expected(kind: Any) -> str:
         inner = get_args(plain)[0]
         example = {float: "[0.5, 1]", int: "[1, 2]"}.get(plain_type(inner), "[joint, paper]")
         return f"a list, such as {example}"
-    if isinstance(plain, type) and issubclass(plain, Config):
-        return f"keys such as {_first(plain)}:"
-    return _title(kind) or f"{_WORDS.get(plain, 'a value')}{_range(kind)}"
+    if (section := _section(kind)) is not None:
+        return f"keys such as {fields(section)[0].name}:"
+    titles = [meta.title for meta in _metas(kind) if meta.title is not None]
+    return titles[0] if titles else f"{_WORDS.get(plain, 'a value')}{_range(kind)}"
 
 
-def _title(kind: Any) -> str | None:
-    """The words for a type that its annotation gives."""
-    metas = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
-    return next((meta.title for meta in metas if isinstance(meta, Meta) and meta.title is not None), None)
+def _metas(kind: Any) -> list[Meta]:
+    """The annotations of a type, those of the type that it annotates among them."""
+    if get_origin(kind) is not Annotated:
+        return []
+    inner, *metas = get_args(kind)
+    return [*_metas(inner), *(one for one in metas if isinstance(one, Meta))]
 
 
 def _range(kind: Any) -> str:
     """The range of a number in words."""
     limits: dict[str, Any] = {}
-    while get_origin(kind) is Annotated:
-        kind, *metas = get_args(kind)
-        for meta in (one for one in metas if isinstance(one, Meta)):
-            given = {name: getattr(meta, name) for name in ("ge", "gt", "le", "lt")}
-            limits |= {name: limit for name, limit in given.items() if limit is not None}
+    for meta in _metas(kind):
+        given = {name: getattr(meta, name) for name in ("ge", "gt", "le", "lt")}
+        limits |= {name: limit for name, limit in given.items() if limit is not None}
     match limits:
         case {"gt": low, "lt": high}:
             return f" strictly between {low:g} and {high:g}"
@@ -235,10 +233,6 @@ def _section(kind: Any) -> type[Config] | None:
         if isinstance(one, type) and issubclass(one, Config):
             return one
     return None
-
-
-def _first(kind: type[Config]) -> str:
-    return fields(kind)[0].name
 
 
 def _path(kind: type, value: Any) -> Any:
