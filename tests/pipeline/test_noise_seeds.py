@@ -23,7 +23,6 @@ sweep: {{sigma: [0.25]}}
 """
 MODEL = ["--model", f"{__name__}:linear", "--output", "logits", "--device", "cpu"]
 VOTE = ["vote", *MODEL, "--data", "digits", "--images", 5, "--size", 16, "--sigma", 0.5, "--set", "shard_images=2"]
-ADAPTIVE = ["--draws", "adaptive", "--set", "max_draws=200", "--radius", 0.1, "--k", 3, "--k-prime", 1]
 
 
 def linear():
@@ -145,10 +144,9 @@ def test_printed_vote_command(home, monkeypatch):
     assert commands_on(home / "there/page.html") == printed
 
 
-@pytest.mark.parametrize("draws", [["--draws", 20], ADAPTIVE], ids=["fixed", "adaptive"])
-def test_resumed_vote(home, draws):
+def test_resumed_vote(home):
     """A vote resumes with the noise seed of its folder, also where the seed of the sample is typed."""
-    asked = [*VOTE, *draws, "--out", "votes"]
+    asked = [*VOTE, "--draws", 20, "--out", "votes"]
     done(*asked)
     before = votes_of("votes")
     for more in ([], ["--seed", 0]):
@@ -159,16 +157,6 @@ def test_resumed_vote(home, draws):
     assert (code, "holds the votes of another run: noise_seed differs" in err) == (2, True), err
     code, _, err = command(*asked, "--seed", 7)
     assert (code, "--noise-seed" in err, "holds the votes of another run" in err) == (2, False, True), err
-
-
-def test_extended_vote(home):
-    """More draws continue with the noise of the folder."""
-    done(*VOTE, "--draws", 20, "--out", "votes")
-    before, earlier = votes_of("votes")
-    done(*VOTE, "--draws", 30, "--seed", 0, "--out", "votes")
-    after, votes = votes_of("votes")
-    assert (before.draws, after.draws, after.noise_seed) == (20, 30, before.noise_seed)
-    assert [drawn[:20] for drawn in votes] == earlier
 
 
 @pytest.mark.parametrize(

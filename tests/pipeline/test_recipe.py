@@ -1,110 +1,173 @@
-"""Recipes for deployed classifiers: which parts fit together, which votes can be reused, and a complete run."""
+"""A recipe says what it means: unknown keys, wrong types and contradictions are one line, with the place."""
 
 import re
 
-import numpy as np
 import pytest
-from PIL import Image
-from tests.pipeline.tiny_run import command, state
+from tests.pipeline.tiny_run import RECIPE, command
 
-from multiguard.data import DigitsDataset
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import read_certificates
-from multiguard.run import find_recipe, parse_recipe, recipe_names
+from multiguard.run import find_recipe, parse_recipe, recipe_names, recipe_text
 from multiguard.run.arms import plan_arms
 from multiguard.run.steps import sampling
-from multiguard.votes import read_votes
 
-MODEL = "model: {spec: tests.cli.test_certify:linear_model, output: logits}"
-SETS = f"""
-data: {{name: digits, images: 6, size: 16}}
-sigma: 0.5
-{MODEL}
+TRAINED = RECIPE[RECIPE.index("train:") : RECIPE.index("vote:")]
+DIGITS = "data: {name: digits, images: 6, size: 16}\nsigma: 0.5\nmodel: onnx:t.onnx\n"
+SETS = f"""{DIGITS}
 vote: {{rule: threshold, score_threshold: 0.4, draws: 60}}
 certify: {{threshold: 0.5, alpha: 0.05, methods: [joint, independent]}}
 sweep: {{threshold: [0.3, 0.5], n: [30]}}
 """
-RANKS = f"""
-data: {{name: digits, images: 6, size: 16}}
-sigma: 0.5
-{MODEL}
+RANKS = f"""{DIGITS}
 vote: {{draws: 60, k_max: 3}}
 certify: {{k: 4, k_prime: 2, alpha: 0.05}}
 sweep: {{k_prime: [1, 3]}}
 """
-ADAPTIVE = f"""
-data: {{name: digits, images: 6, size: 16}}
-sigma: 0.5
-{MODEL}
+ADAPTIVE = f"""{DIGITS}
 vote: {{draws: adaptive, radii: [0.1, 0.3], max_draws: 200}}
 certify: {{k: 4, k_prime: 2, alpha: 0.05}}
 """
 
 
-def run(home, text, *more):
-    (home / "recipe.yaml").write_text(text)
-    return command("run", home / "recipe.yaml", "--out", home / "run", *more)
-
-
 @pytest.mark.parametrize(
     ("text", "was", "becomes", "message"),
     [
-        (SETS, "threshold: 0.5, a", "threshold: 1, a", "certify: threshold must lie strictly between 0 and 1"),
+        (RECIPE, "sigma: 0.5", "sgma: 0.5", "unknown key 'sgma': did you mean 'sigma'?"),
+        (RECIPE, "k_prime: 2", "k_prim: 2", "unknown key 'certify.k_prim': did you mean 'certify.k_prime'?"),
+        (RECIPE, "draws: 60", "draws: many", "vote.draws is 'many'; expected a whole number"),
+        (RECIPE, "sigma: 0.5", "sigma: 0x" + 6000 * "f", "sigma is a number of too many digits; expected a"),
+        (RECIPE, "k: [2, 3]", "k: !!set {2, 3}", "sweep.k is a set; expected a list"),
+        (RECIPE, "sigma: 0.5", "sigma: 0", "sigma is 0.0; without noise there is no certificate"),
+        (RECIPE, "sigma: 0.5", "noise: none", "noise is none; without noise there is no certificate"),
+        (
+            RECIPE,
+            "sigma: 0.5",
+            "sigma: 0.5\nnoise: band:4",
+            "sigma is 0.5, Gaussian noise, and noise is band:4; give one",
+        ),
+        (RECIPE, "sigma: 0.5\n", "", "neither sigma nor noise is given; give one, such as sigma: 0.5 or noise: band:4"),
+        (RECIPE, "sigma: 0.5", "sigma: 0.5\nsigma: 1", "the key 'sigma' stands twice"),
+        (RECIPE, "sigma: 0.5", "sigma: [", "tiny.yaml, line"),
+        (
+            RECIPE,
+            "[joint, paper]",
+            "[joint, papr]",
+            "certify: unknown method of the top-k rule 'papr': did you mean 'paper'?",
+        ),
+        (RECIPE, "certify: {k: 3, ", "certify: {", "certify: k is missing; the top-k rule needs k and k_prime"),
+        (RECIPE, "sigma: 0.5", "sigma: 0.5\nmodel: runs/m", "both of train and model given"),
+        (RECIPE, TRAINED, "", "neither of train and model given"),
+        (RECIPE, "sweep: {", "sweep: {sigma: [0], ", "sweep.sigma is 0.0; without noise there is no certificate"),
         (SETS, "threshold: 0.5, a", "a", "certify: threshold is missing; the threshold rule needs threshold"),
         (SETS, "threshold: 0.5, a", "threshold: 0.5, k: 3, a", "certify: k belongs to the top-k rule"),
         (SETS, "[joint, independent]", "[joint, paper]", "certify: unknown"),
         (SETS, "n: [30]", "k: [3]", "sweep.k: the threshold rule has no k; what varies is threshold, n, alpha"),
         (SETS, "[0.3, 0.5]", "[0.3, 0]", "strictly between 0 and 1, got 0"),
-        (SETS, "rule: threshold", "rule: treshold", "vote.rule: unknown value 'treshold': did you mean 'threshold'?"),
         (SETS, "score_threshold: 0.4", "k_max: 4", "vote.k_max belongs to the top-k rule"),
-        (SETS, "score_threshold: 0.4", "score_threshold: 1.5", "vote.score_threshold is 1.5"),
-        (SETS, "rule: threshold, ", "", "vote.score_threshold belongs to the threshold rule"),
-        (SETS, "draws: 60", "draws: 60, radii: [0.5]", "vote.radii and max_draws belong to adaptive draws"),
-        (
-            SETS,
-            "draws: 60",
-            "draws: adaptiv",
-            "vote.draws is 'adaptiv'; expected a whole number from 1 to 100,000,000, or adaptive",
-        ),
         (SETS, "n: [30]", "n: [30, 61]", "sweep.n is 61, and the votes hold 60 (vote.draws)"),
         (SETS, "alpha: 0.05", "alpha: 0.05, draws: 61", "certify.draws is 61, and the votes hold 60"),
+        (SETS, "{threshold: [", "{training_noise: [0], threshold: [", "sweep.training_noise needs training"),
         (RANKS, "k_max: 3", "k_max: 1", "certify.k_prime is 2, and the votes hold 1 (vote.k_max)"),
-        (
-            RANKS.replace("[1, 3]", "[1, 11]").replace("k_max: 3", "k_max: 11"),
-            ", k_max: 11",
-            "",
-            "hold 10 (vote.k_max)",
-        ),
-        (RANKS, "k_prime: [1, 3]", "k_prime: [1, 4]", "sweep.k_prime is 4, and the votes hold 3"),
-        (ADAPTIVE, "radii: [0.1, 0.3], ", "", "vote.adaptive draws stop once nothing more"),
-        (ADAPTIVE, "[0.1, 0.3]", "[-0.1]", "vote.radii must be one or more finite numbers"),
-        (ADAPTIVE, "max_draws: 200", "max_draws: 0", "vote.max_draws"),
+        (RANKS, "k_max: 3}\ncertify: {k: 4, k_prime: 2", "}\ncertify: {k: 4, k_prime: 11", "hold 10 (vote.k_max)"),
         (ADAPTIVE, "alpha: 0.05", "alpha: 0.05, draws: 50", "certify.draws takes the first so many draws"),
+        (ADAPTIVE, "alpha: 0.05", "methods: [joint]", "certify.methods: only betting may certify adaptive votes"),
         (ADAPTIVE, "\ncertify", "\nsweep: {n: [50]}\ncertify", "sweep.n takes the first so many draws"),
-        (ADAPTIVE, "\ncertify", "\nsweep: {threshold: [0.5]}\ncertify", "sweep.threshold: the top-k rule has no"),
-        (ADAPTIVE, "size: 16", "labelled: maybe", "data.labelled is 'maybe'; expected true or false"),
     ],
 )
-def test_contradictory_parts(text, was, becomes, message):
-    """Parts that contradict each other are refused in one line when the recipe is read."""
+def test_recipe_mistakes(text, was, becomes, message):
+    """A mistake is one line that names the key, the value and what was expected."""
     parse_recipe(text, "tiny.yaml")
     assert was in text
     with pytest.raises(InvalidInputError) as error:
         parse_recipe(text.replace(was, becomes), "tiny.yaml")
     assert message in str(error.value)
-    assert str(error.value).startswith("tiny.yaml: ")
+    assert str(error.value).startswith("tiny.yaml")
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("made_by", [MODEL, "train: {model: 'cnn:4', images: 20, val_images: 10, epochs: 1}"])
-def test_too_few_labels(tmp_path, made_by):
-    """A recipe that needs more labels than there are is refused before anything is made."""
-    recipe = RANKS.replace(MODEL, made_by)
-    for was, becomes, name in (("k: 4", "k: 11", "certify.k"), ("sweep: {", "sweep: {k: [4, 11], ", "sweep.k")):
-        code, _, err = run(tmp_path, recipe.replace(was, becomes))
-        assert (code, err.count("\n")) == (2, 1)
-        assert f"{name} is 11, and there are 10 labels; take 10 at most" in err
-        assert not any((tmp_path / "run").rglob("*.*"))
+@pytest.mark.parametrize("text", ["", "- a\n- b", "just words", "1"])
+def test_not_a_recipe(text):
+    """What is no recipe is refused."""
+    with pytest.raises(InvalidInputError, match="expected the keys of a recipe"):
+        parse_recipe(text, "some.yaml")
+
+
+def test_number_formats():
+    """Numbers as people write them."""
+    recipe = parse_recipe(RECIPE, "x", ["train.lr=1e-3", "train.weight_decay=2", "data.root=0123", "train.flip=false"])
+    assert (recipe.train.lr, recipe.train.weight_decay, str(recipe.data.root)) == (0.001, 2.0, "0123")
+    assert recipe.train.flip is False
+    assert parse_recipe(RECIPE.replace("sigma: 0.5", "sigma: 5E-1"), "x").sigma == 0.5
+
+
+def test_changes():
+    """Changes stand over the file."""
+    recipe = parse_recipe(RECIPE, "x", ["certify.k=5", "sweep.k=[1, 5]", "data.images=null", "report.title=a = b"])
+    assert (recipe.certify.k, recipe.sweep.k, recipe.data.images) == (5, (1, 5), None)
+    assert recipe.report.title == "a = b"
+    with pytest.raises(InvalidInputError, match=r"unknown key 'certify\.kk'"):
+        parse_recipe(RECIPE, "x", ["certify.kk=5"])
+    with pytest.raises(InvalidInputError, match="expected KEY=VALUE"):
+        parse_recipe(RECIPE, "x", ["certify.k"])
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_recipe_round_trip(name):
+    """The text of a recipe parses to an equal one."""
+    recipe = find_recipe(name)
+    assert parse_recipe(recipe_text(recipe), "x") == recipe
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "train", "k_prime", "k"),
+    [("voc2007", "test", "trainval", 1, 3), ("coco", "val", "train", 3, 10), ("nuswide", "val", "train", 3, 10)],
+)
+def test_paper_recipes(name, split, train, k_prime, k):
+    """The papers recipes have the papers parameters."""
+    recipe = find_recipe(name)
+    assert (recipe.data.split, recipe.train.split, recipe.data.images) == (split, train, 500)
+    assert (recipe.certify.k_prime, recipe.certify.k, recipe.certify.alpha) == (k_prime, k, 0.001)
+    assert (recipe.votes_noise, recipe.vote.most_draws) == ("gaussian:0.5", 1000)
+    assert (recipe.train.loss, recipe.train.lr, recipe.train.batch) == ("asl", 0.001, 32)
+    assert all((recipe.sweep.k, recipe.sweep.k_prime, recipe.sweep.n, recipe.sweep.alpha, recipe.sweep.sigma))
+    assert recipe.sweep.training_noise == (0.0,)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        (
+            "digits-figures",
+            ["sigma=null", "noise=uniform:1"],
+            "sweep.sigma varies Gaussian noise, and noise is",
+        ),
+        ("digits-patch", ["vote.draws=100"], "vote.draws is 100, but every band of band:8 votes once and nothing is"),
+        ("digits-patch", ["vote.pilot_draws=100"], "vote.pilot_draws is 100, but every band"),
+        ("digits-patch", ["certify.draws=20"], "certify.draws is 20, but every band"),
+        ("digits-patch", ["certify.methods=[joint]"], "certify: the method 'joint' needs random draws"),
+        ("digits-l1", ["certify.methods=[enumerated]"], "certify: the method 'enumerated' is for band noise"),
+        ("digits-patch", ["sweep.alpha=[0.1]"], "sweep.alpha is (0.1,), but every band"),
+    ],
+)
+def test_recipe_of_other_noise(name, changes, message):
+    """What the noise leaves no choice about is refused."""
+    with pytest.raises(InvalidInputError, match=re.escape(message)):
+        find_recipe(name, changes)
+
+
+def test_unknown_recipe(tmp_path):
+    """An unknown recipe names the nearest."""
+    with pytest.raises(InvalidInputError, match="did you mean 'digits'"):
+        find_recipe("digit")
+    with pytest.raises(InvalidInputError, match="no such recipe file"):
+        find_recipe(str(tmp_path / "gone.yaml"))
+
+
+def test_named_model():
+    """A model that exists takes the place of training."""
+    told = "model: {spec: onnx:t.onnx, output: probabilities, mean: [0.5, 0.5, 1]}\n"
+    said = parse_recipe(RECIPE.replace(TRAINED, told), "x")
+    assert (said.train, said.model.spec) == (None, "onnx:t.onnx")
+    assert (said.model.output, said.model.mean) == ("probabilities", (0.5, 0.5, 1.0))
 
 
 def test_unlabelled_images():
@@ -114,7 +177,7 @@ def test_unlabelled_images():
     with pytest.raises(InvalidInputError, match="pilot_draws is 0, and without labels"):
         parse_recipe(ADAPTIVE, "x", [*unlabelled, "vote.pilot_draws=0"])
     with pytest.raises(InvalidInputError, match="a folder without labels trains no model"):
-        parse_recipe(ADAPTIVE.replace(MODEL, "train: {epochs: 1}"), "x", unlabelled)
+        parse_recipe(ADAPTIVE.replace("model: onnx:t.onnx", "train: {epochs: 1}"), "x", unlabelled)
 
 
 def test_embedded_rules():
@@ -130,93 +193,6 @@ def test_recipe_names_in_help():
     """The help names every recipe that comes with it."""
     words = re.split(r"[\s,.]+", re.sub(r"-\n\s+", "-", command("run", "--help")[1]))
     assert set(recipe_names()) <= set(words)
-
-
-@pytest.fixture(scope="module")
-def sets(tmp_path_factory):
-    home = tmp_path_factory.mktemp("sets")
-    code, out, err = run(home, SETS)
-    assert code == 0, err
-    return home, out
-
-
-def test_threshold_run(sets):
-    """A run of the threshold rule goes to the page."""
-    home, out = sets
-    assert read_votes(home / "run/votes").rule == "threshold"
-    assert {curve.config.rule.t for curve in read_certificates(home / "run/certificates").curves} == {0.3, 0.5}
-    assert "t = 0.5, n = 60" in out
-    assert "plotly" in (home / "run/report.html").read_text(encoding="utf-8")
-
-
-def test_other_threshold_same_votes(sets):
-    """Another threshold takes the votes that are there."""
-    home, _ = sets
-    before = state(home / "run/votes")
-    code, out, err = run(home, SETS, "--set", "certify.threshold=0.7", "--until", "certify")
-    assert code == 0, err
-    assert "vote: skipped" in out
-    assert "certify: running" in out
-    assert state(home / "run/votes") == before
-    assert read_certificates(home / "run/certificates").certificates.config.rule.t == 0.7
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (["vote.rule=top-k", "vote.score_threshold=null"], "rule, k_max and score_threshold differ"),
-        (["vote.score_threshold=0.6"], "score_threshold differs"),
-        (["vote.pilot_draws=10"], "pilot_draws differs"),
-        (["data.labelled=false"], "labelled, truth_hash and pilot_draws differ"),
-    ],
-)
-def test_other_votes_refused(sets, change, told):
-    """Votes with other inputs are not replaced without --force."""
-    home, _ = sets
-    text = SETS
-    if change[0] == "vote.rule=top-k":
-        text = SETS.replace("threshold: 0.5, ", "k: 3, k_prime: 1, ").replace("threshold: [0.3, 0.5], ", "")
-    before = state(home / "run/votes")
-    changes = [word for one in change for word in ("--set", one)]
-    code, _, err = run(home, text, *changes, "--until", "certify")
-    assert (code, err.count("\n")) == (2, 1)
-    assert told in err
-    assert "--force" in err
-    assert state(home / "run/votes") == before
-
-
-def test_adaptive_run(tmp_path):
-    """A run of adaptive draws is made for what it certifies."""
-    code, out, err = run(tmp_path, ADAPTIVE, "--until", "certify")
-    assert code == 0, err
-    found = read_certificates(tmp_path / "run/certificates").certificates
-    assert f"vote: {np.mean(found.draws):.1f} draws per image on average" in out
-    assert f"adaptive draws: {np.mean(found.draws):.1f} per image on average, 200 at most" in out
-    run_of = read_votes(tmp_path / "run/votes").provenance
-    assert (run_of.stopping["k"], run_of.stopping["radii"], run_of.draws) == (4, (0.1, 0.3), 200)
-    code, out, _ = run(tmp_path, ADAPTIVE, "--until", "certify")
-    assert (code, out.count("skipped (unchanged)")) == (0, 2)
-    code, _, err = run(tmp_path, ADAPTIVE, "--set", "certify.k=3", "--until", "certify")
-    assert (code, err.count("\n")) == (2, 1)
-    assert "holds the votes of another run: stopping differs" in err
-
-
-def test_unlabelled_folder_run(tmp_path):
-    """A run on a folder without labels."""
-    (tmp_path / "images").mkdir()
-    digits = DigitsDataset("test", size=20)
-    for number in range(3):
-        Image.fromarray(digits[number].image[0]).save(tmp_path / "images" / f"{number}.png")
-    (tmp_path / "names.txt").write_text("\n".join("0123456789"))
-    text = ADAPTIVE.replace("name: digits, images: 6", f"name: folder, root: {tmp_path / 'images'}, labelled: false")
-    text = text.replace("output: logits", f"output: logits, labels: {tmp_path / 'names.txt'}")
-    code, out, err = run(tmp_path, text)
-    assert code == 0, err
-    assert "100 pilot draws chose the labels" in out
-    assert "no images" not in out
-    assert not read_certificates(tmp_path / "run/certificates").certificates.labelled
-    code, again, _ = command("run", tmp_path / "run/recipe.yaml", "--out", tmp_path / "run")
-    assert (code, again.count("skipped (unchanged)")) == (0, 3)
 
 
 def test_arm_draws(tmp_path):

@@ -10,7 +10,6 @@ import yaml
 from PIL import Image
 from tests.pipeline.tiny_run import command
 
-from multiguard.evaluate.scores import failed_words
 from multiguard.votes import read_votes
 
 NAMES = [f"{number}.png" for number in range(6)]
@@ -138,10 +137,3 @@ def test_forced_restart(home):
     assert (code, "or vote with --force" in said) == (2, True), said
     code, said = run(home, "--force")
     assert code == 0, said
-
-
-def test_failure_text():
-    """The sentence about failed images."""
-    assert failed_words(0, 24) == ""
-    assert failed_words(1, 24) == "1 of 24 images could not be voted on and is left out"
-    assert failed_words(3, 24) == "3 of 24 images could not be voted on and are left out"

@@ -9,8 +9,7 @@ from tests.report.studies import UNLABELLED, make_run
 
 from multiguard.certify import BandAblation, Gaussian, PixelAblation, Uniform
 from multiguard.errors import InvalidInputError
-from multiguard.report import ReportConfig, Study, compare_runs, write_comparison, write_page, write_tables
-from multiguard.report.figures import family_figure
+from multiguard.report import ReportConfig, Study, compare_runs, write_comparison, write_page
 from multiguard.report.words import closing_sentence, config_words
 
 NOISES = [Gaussian(0.5), Uniform(0.5), PixelAblation(10, 64), BandAblation(2, 12)]
@@ -83,21 +82,6 @@ def test_closing_sentence(runs):
     assert closing_sentence(runs["pixels"]).startswith("At R = 2 (any 2 pixels) at least ")
     assert closing_sentence(runs["l1-norm"]).startswith("At R = 0.25 (l1-norm) at least ")
     assert config_words(runs["patch"]) == {"k_prime": "k\u2032 = 2", "k": "k = 5", "noise": "bands of 2 of 12 columns"}
-
-
-def test_axes(runs):
-    """The axis of a figure is that of the noise."""
-    for name, run in runs.items():
-        study = Study(run)
-        figure = family_figure(study, study.families[0])
-        assert figure.axes[0].get_xlabel() == run.certificates.noise.axis_label, name
-
-
-def test_tables(runs, tmp_path):
-    """Tables say what R is."""
-    for name, run in runs.items():
-        write_tables(Study(run), tmp_path / name)
-        assert UNITS[name] in (tmp_path / name / "methods.md").read_text()
 
 
 def test_mixed_attackers(runs):

@@ -50,21 +50,6 @@ def test_figures_of_each_kind(study: Study, threshold: Study, unlabelled: Study,
     assert names == {f"{name}.pdf" for name in ("methods", "threshold", "alpha", "labels")}
 
 
-@pytest.mark.parametrize("key", ["k", "noise"])
-def test_panel_curves(study: Study, key: str) -> None:
-    """A panel has the curves of its score."""
-    family = by_key(study)[key]
-    with fixed_style():
-        figure = family_figure(study, family)
-    for axes, score in zip(figure.axes, ["precision", "recall", "f1"], strict=True):
-        assert [line.get_label() for line in axes.lines] == [line.name for line in family.lines]
-        for shown, line in zip(axes.lines, family.lines, strict=True):
-            scores = line.curves["mean"].scores
-            assert np.array_equal(shown.get_xdata(), scores.radius)
-            assert np.array_equal(shown.get_ydata(), 100 * getattr(scores, score))
-    assert "not covered" in figure_text(figure)
-
-
 def drawn_values(line, radius):
     """The values of a line as matplotlib draws it, at radii where it does not jump."""
     x, y = STEP_LOOKUP_MAP[line.get_drawstyle()](*line.get_data())
@@ -173,13 +158,6 @@ def test_stroke_differences(count: int) -> None:
     for strokes in (distinct_strokes(count), *(ordered_strokes(count, base) for base in range(count))):
         assert len({stroke["dash"] for stroke in strokes}) == len({stroke["marker"] for stroke in strokes}) == count
     assert all(ordered_strokes(count, base)[base]["dash"] == () for base in range(count))
-
-
-def test_fallback_fonts(monkeypatch) -> None:
-    """An installed font draws what the first one lacks."""
-    monkeypatch.setattr("multiguard.report.canvas._FONTS", ("DejaVu Sans", "No Such Font", "STIXGeneral"))
-    with fixed_style():
-        assert matplotlib.rcParams["font.family"] == ["DejaVu Sans", "STIXGeneral"]
 
 
 def test_byte_order_marks(tmp_path) -> None:

@@ -19,7 +19,7 @@ from multiguard.evaluate import CertifyConfig
 from multiguard.io.rounding import percent_value, round_up
 from multiguard.report import Study, page, write_page
 from multiguard.report.thumbnails import MOST_ILLUSTRATED
-from multiguard.report.words import dataset_words, run_title
+from multiguard.report.words import dataset_words, run_title, shared_command
 from multiguard.version import __version__
 
 
@@ -71,6 +71,8 @@ def test_partial_gallery(study: Study, text: str, tmp_path: Path) -> None:
     part = page_text(study, tmp_path / "part.html", gallery=5)
     assert stored_data(part)["images"] == stored_data(text)["images"][:5]
     assert "This file has only the 5 weakest of 12 images" in part
+    with pytest.raises(InvalidInputError, match="gallery is -1"):
+        write_page(study, tmp_path / "report.html", gallery=-1)
 
 
 def test_many_images(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,13 +86,6 @@ def test_many_images(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (len(shown), len(set(shown)), set(shown) <= set(weakest)) == (5, 5, True)
     text = " ".join((tmp_path / "many.html").read_text().split())
     assert f"only 5 of {total} images: the 3 weakest, and 2 of the others at random" in text
-
-
-def test_negative_gallery(study: Study, tmp_path: Path) -> None:
-    """A negative gallery is refused before anything is written."""
-    with pytest.raises(InvalidInputError, match="gallery is -1"):
-        write_page(study, tmp_path / "report.html", gallery=-1)
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -189,6 +184,7 @@ def test_names_without_folders(study: Study, tmp_path: Path) -> None:
     assert "/home/me" not in text
     unnamed = replace(study.main, source={"model": {"spec": "/home/me/model"}})
     assert run_title(unnamed).startswith("Certified robustness of linear on")
+    assert shared_command("multiguard 'x /home/me/y") == "multiguard 'x y"
 
 
 def test_stored_draws(tmp_path: Path) -> None:
@@ -299,17 +295,6 @@ def test_nothing_predicted(tmp_path: Path) -> None:
     words = f"{12 - without} images are averaged; {without} are left out because no label was predicted."
     words += " What they return counts in the number of other labels."
     assert words in without_tags(study, tmp_path / "report.html")
-
-
-def test_unconfirmed_labels(unlabelled: Study, tmp_path: Path) -> None:
-    """Unconfirmed labels are counted; a label certified at R = 0 alone is confirmed."""
-    certificates = unlabelled.main.certificates
-    radii = tuple(np.where(np.arange(len(own)) == 0, 0.0, -math.inf) for own in certificates.label_radii)
-    undecided = changed(unlabelled.main, label_radii=radii)
-    total = sum(len(labels) for labels in certificates.labels)
-    confirmed = sum(len(labels) > 0 for labels in certificates.labels)
-    text = without_tags(Study(undecided), tmp_path / "undecided.html")
-    assert f"{total - confirmed} of {total} predicted labels are unconfirmed" in text
 
 
 def test_numbers_without_scripts(threshold: Study, tmp_path: Path) -> None:

@@ -196,13 +196,6 @@ def test_labels_without_a_hit(tmp_path: Path, opened) -> None:
     assert unticked
 
 
-def test_full_alpha(pages: dict[str, Path], opened) -> None:
-    """The radius of a single label is marked as taking the full alpha."""
-    page = opened(pages["threshold"]).page
-    heading = page.locator(".card .true li:first-child").first
-    assert heading.locator("span").last.text_content() == "alone (full α) up to"
-
-
 def test_staircase_of_bands(tmp_path: Path, opened) -> None:
     """A band has the steps of its curve: between two radii it is the one at the larger."""
     banded = Study(make_run(tmp_path, bands=0.9))

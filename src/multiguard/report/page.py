@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import math
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -33,9 +32,10 @@ from multiguard.report.words import (
     label_method,
     mean_draws,
     model_name,
+    shared_command,
     staying_labels,
     whose_labels,
-    without_folders,
+    without_folder,
 )
 from multiguard.version import __version__
 
@@ -131,9 +131,7 @@ def _words(study: Study) -> dict[str, Any]:
         "has_runs": bool(families.keys() & {"noise", "training"}),
         "dataset": dataset_words(str(dataset), len(proved.ids) + len(proved.failures)) if dataset else "",
         "model": model_name(study.main),
-        "commands": [
-            shlex.join(without_folders(shlex.split(command))) for command in study.commands or commands_of([study.main])
-        ],
+        "commands": [shared_command(each) for each in study.commands or commands_of([study.main])],
         "mean_draws": mean_draws(study.main),
         "failure_words": failure_words(study.main),
         "label_method": label_method(study.main),
@@ -193,7 +191,7 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
         numbers = all(isinstance(each, (int, float)) for each in value)
         yield name, ", ".join(plain(each) for each in value) if numbers else f"{len(value)} in all"
     elif value is not None:
-        yield name, without_folders([str(value)])[0]
+        yield name, without_folder(str(value))
 
 
 def _page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumbnail]) -> dict[str, Any]:

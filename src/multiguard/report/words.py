@@ -1,7 +1,8 @@
 """The phrases that figures, tables and the page share."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
@@ -98,18 +99,23 @@ def commands_of(runs: Sequence[Results]) -> list[str]:
     return list(dict.fromkeys(command for command in stored if command and isinstance(command, str)))
 
 
-def without_folders(words: Iterable[str]) -> list[str]:
-    """The words of a command, or a value; of an absolute path, which tells strangers who made it, the last name alone.
+def shared_command(command: str) -> str:
+    """The command line without the folders of whoever typed it.
 
-    >>> without_folders(["--out", "/home/me/runs/mine", "data.root=/data/coco", "runs/mine"])
-    ['--out', 'mine', 'data.root=coco', 'runs/mine']
+    >>> shared_command("multiguard vote --out '/home/me/my runs/votes' --set data.root=/data/coco")
+    'multiguard vote --out votes --set data.root=coco'
     """
-    shared = []
-    for word in words:
-        key, sign, path = word.rpartition("=")
-        pure = PureWindowsPath(path) if PureWindowsPath(path).drive else PurePosixPath(path)
-        shared.append(f"{key}{sign}{pure.name}" if pure.is_absolute() or path.startswith("~/") else word)
-    return shared
+    try:
+        return shlex.join(map(without_folder, shlex.split(command)))
+    except ValueError:  # a quotation that does not end: nobody typed this
+        return " ".join(map(without_folder, command.split()))
+
+
+def without_folder(word: str) -> str:
+    """The word, or KEY=VALUE; of an absolute path, which tells strangers who made it, the last name alone."""
+    key, sign, path = word.rpartition("=")
+    pure = PureWindowsPath(path) if PureWindowsPath(path).drive else PurePosixPath(path)
+    return f"{key}{sign}{pure.name}" if pure.is_absolute() or path.startswith("~/") else word
 
 
 def first_radius(run: Results) -> float:
