@@ -10,6 +10,7 @@ measured.json changes, and the card up to its scores; what it says of data, trai
 """
 
 import argparse
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -28,7 +29,8 @@ from multiguard.models.built_in import MEASURED_FILE, TEXT_FILE
 from multiguard.models.card import WEIGHTS_FILE, ModelCard, read_card, write_card
 from multiguard.models.classifier import Classifier
 from multiguard.models.model_folder import load_folder
-from multiguard.models.spec import BUILT_IN, CARD_FILE
+from multiguard.models.onnx import GRAPH_FILE
+from multiguard.models.spec import BUILT_IN, CARD_FILE, import_library
 from multiguard.train.trainer import noisy_map
 
 REFERENCES = Path(__file__).parent.parent / "tests" / "models" / "built_in_logits.json"
@@ -175,11 +177,44 @@ def release(run: Path, name: str, root: Path, out: Path, references: Path, start
     out.mkdir(parents=True, exist_ok=True)
     (out / WEIGHTS_FILE).write_bytes((run / "model" / WEIGHTS_FILE).read_bytes())
     write_card(out, card)
+    write_graph(out)
     _write_measured(out, measured)
     (out / TEXT_FILE).write_text(card_text(name, card, measured, before))
     known = json.loads(references.read_text()) if references.is_file() else {}
     known[name] = reference_logits(out)
     references.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+
+
+def write_graph(folder: Path) -> None:
+    """Write the network of a model folder as an ONNX graph, whose weights are those of the file beside it.
+
+    They stay in half precision there, and a Cast makes them single: nothing is stored twice, and one hash covers both.
+    """
+    onnx = import_library("onnx", "dev")
+    classifier, buffer, size = load_folder(folder), io.BytesIO(), read_card(folder).image_size
+    options = {"input_names": ["images"], "output_names": ["logits"], "do_constant_folding": False, "dynamo": False}
+    batch = {"images": {0: "batch"}, "logits": {0: "batch"}}
+    torch.onnx.export(classifier, (torch.zeros(2, 3, *size),), buffer, dynamic_axes=batch, **options)
+    model, casts = onnx.load_from_string(buffer.getvalue()), []
+    content = (folder / WEIGHTS_FILE).read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    places = json.loads(content[8:start])
+    for tensor in model.graph.initializer:
+        if (place := places.get(tensor.name)) is None:
+            continue
+        first, last = place["data_offsets"]
+        half = onnx.TensorProto(name=f"{tensor.name}.half", data_type=onnx.TensorProto.FLOAT16, dims=tensor.dims)
+        half.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in {"location": WEIGHTS_FILE, "offset": start + first, "length": last - first}.items():
+            half.external_data.add(key=key, value=str(value))
+        casts.append(onnx.helper.make_node("Cast", [half.name], [tensor.name], to=onnx.TensorProto.FLOAT))
+        tensor.CopyFrom(half)
+    nodes = list(model.graph.node)
+    del model.graph.node[:]
+    for node in nodes:
+        node.doc_string = ""
+    model.graph.node.extend([*casts, *nodes])
+    (folder / GRAPH_FILE).write_bytes(model.SerializeToString())
 
 
 def _write_measured(out: Path, measured: Measured) -> None:

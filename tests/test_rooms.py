@@ -117,5 +117,7 @@ def test_commands_without_torch(tmp_path: Path) -> None:
     own, votes = tmp_path / "own.py", tmp_path / "votes"
     own.write_text("def scores(images):\n    return images.reshape(len(images), -1)[:, :10]\n")
     vote = f"vote --data digits --model {own}:scores --images 3 --draws 20 --sigma 0.5 --out {votes}"
-    finished = run(COMMANDS.format(["multiguard", *vote.split()]))
-    assert finished.returncode == 0, finished.stderr
+    photo = Path(__file__).parent.parent / "src/multiguard/data/photos/coffee.jpg"
+    for line in (vote, f"predict {photo} --draws 5 --set pilot_draws=5"):
+        finished = run(COMMANDS.format(["multiguard", *line.split()]))
+        assert finished.returncode == 0, finished.stderr

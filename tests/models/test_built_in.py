@@ -3,9 +3,18 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
-from benchmarks.release import REFERENCES, Measured, MeasuredLabel, card_text, reference_logits, with_scores
+from benchmarks.release import (
+    REFERENCES,
+    Measured,
+    MeasuredLabel,
+    card_text,
+    reference_logits,
+    with_scores,
+    write_graph,
+)
 from typer.testing import CliRunner
 
 from multiguard.certify import Gaussian
@@ -16,7 +25,8 @@ from multiguard.models import load, spec
 from multiguard.models.backbone import build_backbone
 from multiguard.models.built_in import MEASURED_FILE, TEXT_FILE, model_card, read_measured
 from multiguard.models.card import ModelCard, read_card
-from multiguard.models.model_folder import save_folder
+from multiguard.models.model_folder import load_folder, save_folder
+from multiguard.smooth import Smoother
 
 LARGEST = 12_000_000  # bytes of weights
 MEASURED = Measured(
@@ -95,5 +105,21 @@ def test_released(name):
     assert card.training.get("model_sha256") is None or card.training["model_sha256"] in model_card(name)
     expected = json.loads(REFERENCES.read_text())[name]
     assert reference_logits(folder) == pytest.approx(expected, abs=2e-3)
+    images = np.random.default_rng(0).random((2, 3, *card.image_size), dtype=np.float32)
+    assert np.allclose(load(name).scores(images), load_folder(folder).scores(images), atol=1e-4)
     texts = [(folder / file).read_text() for file in ("model.json", TEXT_FILE)]
     assert not any(path in text for path in ("/root", "/home", "/dev/", "/tmp") for text in texts)
+
+
+def test_graph(tiny):
+    """A graph takes its weights from the file beside it, gives the scores of the network, and runs where torch may."""
+    write_graph(tiny)
+    classifier, images = load("tiny"), np.random.default_rng(0).random((3, 3, 16, 16), dtype=np.float32)
+    assert (classifier.takes, classifier.label_names) == ("arrays", ("cat", "dog"))
+    assert np.allclose(classifier.scores(images), load_folder(tiny).scores(images), atol=1e-5)
+    assert Smoother(classifier, 0.5).classifier.takes == "arrays"
+    assert Smoother(classifier, 0.5, precision="bfloat16").classifier.takes == "tensors"
+    assert (tiny / "model.onnx").stat().st_size < (tiny / "model.safetensors").stat().st_size
+    (tiny / "model.safetensors").write_bytes(bytes(100))
+    with pytest.raises(ModelError, match=r"the sha256 of model\.safetensors is not the one"):
+        load("tiny")

@@ -6,7 +6,6 @@ Each file is opened once. Its bytes are hashed, and the session is made from the
 import errno
 import hashlib
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from multiguard.errors import ModelError
 from multiguard.io.files import is_regular, joined_checksum, read_regular
+from multiguard.models import spec
 from multiguard.models.card import WEIGHTS_FILE, read_card, weights_file
 from multiguard.models.classifier import ArrayNetwork, Classifier, ModelOptions, index_names
 from multiguard.models.spec import CARD_FILE, import_library, summary
@@ -39,7 +39,7 @@ def load_onnx(file: str, options: ModelOptions) -> Classifier:
     options.refuse_weights(spec)
     runtime = import_library("onnxruntime", "onnx")
     model, weights_hash = _complete(file)
-    settings = runtime.SessionOptions()
+    settings = _settings(runtime)
     settings.add_session_config_entry("session.load_model_format", "ONNX")  # never guessed from the first bytes
     try:
         providers = runtime.get_available_providers()
@@ -58,21 +58,30 @@ def wrap_session(session: Any, options: ModelOptions, spec: str, weights_hash: s
 
 
 def load_exported(folder: Path) -> Classifier | None:
-    """The classifier of a model folder from its graph, with its weights in place of the graph's; None if it has none.
+    """The classifier of a built-in model from its graph, with the weights beside it; None for any other folder.
 
     The bytes of both files are hashed, and the session is made from the same bytes.
     """
-    if not is_regular(folder / GRAPH_FILE) or find_spec("onnxruntime") is None:
-        return None
+    if folder.parent != spec.BUILT_IN or not is_regular(folder / GRAPH_FILE):
+        return None  # elsewhere anyone may have put a graph beside the weights
     import onnxruntime
 
     card, graph, weights = read_card(folder), _content(folder / GRAPH_FILE), _content(weights_file(folder))
     if hashlib.sha256(weights).hexdigest() != card.weights_sha256:
         raise ModelError(f"{folder}: the sha256 of {WEIGHTS_FILE} is not the one in {CARD_FILE}; install it again")
-    settings = onnxruntime.SessionOptions()
+    settings = _settings(onnxruntime)
     settings.add_external_initializers_from_files_in_memory([WEIGHTS_FILE], [weights], [len(weights)])
     session = onnxruntime.InferenceSession(graph, settings, providers=["CPUExecutionProvider"])
-    return card.classifier(ExportedNetwork(session, folder, hashlib.sha256(graph + weights).hexdigest()))
+    classifier = card.classifier(ExportedNetwork(session, folder, hashlib.sha256(graph + weights).hexdigest()))
+    classifier.mean = classifier.std = None  # the graph normalises
+    return classifier
+
+
+def _settings(runtime: Any) -> Any:
+    """Options of a session whose threads sleep while they wait: threads that spin halve the speed beside other work."""
+    settings = runtime.SessionOptions()
+    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return settings
 
 
 class OnnxNetwork(ArrayNetwork):
@@ -109,12 +118,15 @@ class OnnxNetwork(ArrayNetwork):
         """The scores of each row."""
         fixed = self._shape[0] if isinstance(self._shape[0], int) else len(rows)
         parts = [self._run(rows[start : start + fixed], fixed) for start in range(0, len(rows), fixed)]
-        return np.concatenate(parts)
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
-    def _run(self, rows: NDArray[np.float32], size: int) -> Any:
-        padded = np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]), np.float32)])
-        padded = np.ascontiguousarray(padded.transpose(0, 2, 3, 1)) if self._channels_last else padded
-        return self._session.run(None, {self._input: padded})[0][: len(rows)]
+    def _run(self, rows: NDArray[np.float32], size: int) -> NDArray[Any]:
+        given = len(rows)
+        if given < size:
+            rows = np.concatenate([rows, np.zeros((size - given, *rows.shape[1:]), np.float32)])
+        rows = np.ascontiguousarray(rows.transpose(0, 2, 3, 1) if self._channels_last else rows)
+        scores: NDArray[Any] = self._session.run(None, {self._input: rows})[0]
+        return scores[:given]
 
 
 class ExportedNetwork(OnnxNetwork):

@@ -7,6 +7,7 @@ import platform
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -172,8 +173,9 @@ def resolve_device(classifier: Classifier, device: Any) -> str:
 
 
 def has_gpu() -> bool:
-    """Whether there may be a GPU; asking torch itself takes seconds."""
-    return which("nvidia-smi") is not None or Path("/dev/nvidiactl").exists()
+    """Whether torch may find a GPU; asking it takes seconds."""
+    found = which("nvidia-smi") is not None or Path("/dev/nvidiactl").exists()
+    return found and find_spec("torch") is not None
 
 
 def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
