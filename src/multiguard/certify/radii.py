@@ -132,14 +132,14 @@ def certified_radii(
     >>> certified_radii(ranked, [0], TopK(k=1, k_prime=1), noise=Uniform(0.5), num_labels=3).true.round(3)
     array([0.265])
     """
-    given = np.asarray(votes)
+    given = np.atleast_1d(votes)
     if num_labels is None:
         num_labels = _columns("votes", given, ", or ranked integers together with num_labels")
-    options = check_options(rule, num_labels, resolve_noise(sigma, noise), alpha, method, len(np.atleast_1d(given)))
+    resolved = resolve_noise(sigma, noise)
+    read = _reader(rule, num_labels, resolved, alpha, method)
     if rule.ranked:
         check_labels(labels, num_labels)
-    found = _read(given, labels, rule, num_labels, *options, by_default=method is None)
-    return found if isinstance(found, Radii) else solve([found], rule, ClopperPearson(), *options)[0]
+    return _solved([read(given, labels)], rule, resolved, alpha, method)[0]
 
 
 def certified_radii_batch(
@@ -165,20 +165,8 @@ def certified_radii_batch(
     [[-inf], [0.65]]
     """
     resolved = resolve_noise(sigma, noise)
-    check_options(rule, num_labels, resolved, alpha, method, COUPLED_FROM)
-
-    def read(given: ArrayLike, true: ArrayLike) -> tuple[Method, Radii | VoteCounts]:
-        rows = np.atleast_1d(given)
-        options = check_options(rule, num_labels, resolved, alpha, method, len(rows))
-        return options[-1], _read(rows, true, rule, num_labels, *options, by_default=method is None)
-
-    images = list(each_image(votes, labels, read))
-    counted = [(by, counts) for by, counts in images if isinstance(counts, VoteCounts)]
-    if not counted:
-        return [found for _, found in images if isinstance(found, Radii)]
-    by = counted[0][0]  # the one method that takes several images at once
-    solved = iter(solve([counts for _, counts in counted], rule, ClopperPearson(), resolved, alpha, by))
-    return [found if isinstance(found, Radii) else next(solved) for _, found in images]
+    read = _reader(rule, num_labels, resolved, alpha, method)
+    return _solved(list(each_image(votes, labels, read)), rule, resolved, alpha, method)
 
 
 def exact_radii(
@@ -208,16 +196,16 @@ def exact_radii(
     """
     sets = np.asarray(vote_sets)
     num_labels = _columns("vote_sets", sets)
-    sampled = check_sampled(resolve_noise(sigma, noise))
-    options = check_options(rule, num_labels, sampled, 0.5, method or "joint", COUPLED_FROM)
-    method = options[-1]
+    sampled, method = check_sampled(resolve_noise(sigma, noise)), method or "joint"
+    rule.check(num_labels)
+    check_method(method, rule, sampled)
     if rule.ranked:
         check_labels(labels, num_labels)
     weights = check_distribution(probabilities, len(sets))
     if own_method(method) is not None or method in BETTING_METHODS:
         raise InvalidInputError(f"the method {method!r} is a function of draws, so it has no exact radii; use 'joint'")
     counts = count_votes(sets, labels, rule, num_labels, weights, layers=method == "joint")
-    return solve([counts], rule, Exact(weights), *options)[0]
+    return solve([counts], rule, Exact(weights), sampled, 0.5, method)[0]
 
 
 def certified_size(radii: ArrayLike, radius: ArrayLike) -> Ints:
@@ -244,46 +232,47 @@ def certified_size(radii: ArrayLike, radius: ArrayLike) -> Ints:
     return sizes
 
 
-def check_options(
-    rule: Rule, num_labels: int, noise: Noise, alpha: float, method: str | None, draws: int
-) -> tuple[Noise, float, Method]:
-    """The noise, alpha and the method, if they fit each other; None for the default one for so many draws."""
-    rule.check(num_labels)
-    return noise, check_alpha(alpha), check_method(method or default_method(rule, noise, draws), rule, noise)
-
-
-def _read(
-    votes: ArrayLike,
-    labels: ArrayLike,
-    rule: Rule,
-    num_labels: int,
-    noise: Noise,
-    alpha: float,
-    method: Method,
-    *,
-    by_default: bool = False,
-) -> Radii | VoteCounts:
-    """The counts of one image; its radii where the method takes images one by one.
+def _reader(
+    rule: Rule, num_labels: int, noise: Noise, alpha: float, method: Method | None
+) -> Callable[[ArrayLike, ArrayLike], Radii | VoteCounts]:
+    """A function of the votes and labels of an image: its counts, or its radii if the method takes images one by one.
 
     By default `coupled` leaves rows to `joint` that fail a test of their order. Given the rows, independent draws fail
     it with probability at most t, and `joint` does not depend on their order: so both, at level alpha / (1 + t), make a
     false claim with probability at most alpha.
     """
-    if by_default and method == "coupled":
-        alpha /= 1 + _OUT_OF_ORDER
-        if out_of_order(np.atleast_1d(votes), rule, num_labels, _OUT_OF_ORDER) is not None:
-            counts = count_votes(votes, labels, rule, num_labels)
-            return solve([counts], rule, ClopperPearson(), noise, alpha, "joint")[0]
-    own = own_method(method)
-    if method in BETTING_METHODS:
-        (draws, course), sampled = read_bets(method, votes, labels, rule, num_labels), check_sampled(noise)
-        return _radii(sampled, betting_radii(draws, rule, alpha, sampled, course))
-    if isinstance(noise, BandAblation) and own is None:
-        return Radii(*enumerated_radii(votes, labels, rule, num_labels, noise))
-    if own is None:
-        return count_votes(votes, labels, rule, num_labels, layers=method == "joint")
-    true = check_labels(labels, num_labels, allow_none=True).tolist()
-    return Radii(*own.solve(rule.sets(np.atleast_1d(votes), num_labels), true, rule, noise, alpha))
+    rule.check(num_labels)
+    check_alpha(alpha)
+    check_method(method or default_method(rule, noise, COUPLED_FROM), rule, noise)
+
+    def read(votes: ArrayLike, labels: ArrayLike) -> Radii | VoteCounts:
+        rows, level = np.atleast_1d(votes), alpha
+        by = method or default_method(rule, noise, len(rows))
+        if method is None and by == "coupled":
+            level /= 1 + _OUT_OF_ORDER
+            if out_of_order(rows, rule, num_labels, _OUT_OF_ORDER) is not None:
+                return _solved([count_votes(rows, labels, rule, num_labels)], rule, noise, level, "joint")[0]
+        if by in BETTING_METHODS:
+            (draws, course), sampled = read_bets(by, rows, labels, rule, num_labels), check_sampled(noise)
+            return _radii(sampled, betting_radii(draws, rule, level, sampled, course))
+        own = own_method(by)
+        if own is not None:
+            true = check_labels(labels, num_labels, allow_none=True).tolist()
+            return Radii(*own.solve(rule.sets(rows, num_labels), true, rule, noise, alpha))
+        if isinstance(noise, BandAblation):
+            return Radii(*enumerated_radii(rows, labels, rule, num_labels, noise))
+        return count_votes(rows, labels, rule, num_labels, layers=by == "joint")
+
+    return read
+
+
+def _solved(
+    images: Sequence[Radii | VoteCounts], rule: Rule, noise: Noise, alpha: float, method: Method | None
+) -> list[Radii]:
+    """The radii of all images, those of counts found together."""
+    counted = [each for each in images if isinstance(each, VoteCounts)]
+    solved = iter(solve(counted, rule, ClopperPearson(), noise, alpha, method or "joint") if counted else ())
+    return [each if isinstance(each, Radii) else next(solved) for each in images]
 
 
 def _radii(noise: SampledNoise, r: tuple[Floats, Floats | None]) -> Radii:
