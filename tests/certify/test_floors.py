@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mpmath import mp, mpf
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 from tests.certify import fifty_digits
 from tests.certify.cases import random_sets
-from tests.certify.fifty_digits import DIGITS, shifted
 from tests.certify.hard_cases import NoiseOf, ballot_of, check_threshold, half_uniform, moved
 from tests.certify.limit import ceiling_limit, floor_limit
 
@@ -16,10 +14,7 @@ from multiguard.certify import (
     Gaussian,
     Threshold,
     certified_radii,
-    clopper_pearson_lower,
-    clopper_pearson_upper,
     exact_radii,
-    label_radii,
 )
 
 
@@ -77,7 +72,7 @@ def test_joint_above_independent(c: int) -> None:
     """With exact probabilities joint is never below independent, also for d > 12."""
     rng = np.random.default_rng(c)
     higher = {"true": 0, "false": 0}
-    for _ in range(15):
+    for _ in range(6):
         sets, chances = random_sets_with_chances(rng, labels=c)
         labels = np.argsort(-(chances @ sets))[: int(rng.integers(0, c + 1))]
         for threshold in (0.2, 0.5):
@@ -150,78 +145,11 @@ def test_alternating_labels() -> None:
     assert joint[0] > 3
 
 
-@pytest.mark.parametrize(("hits", "draws", "threshold"), [(980, 1000, 0.5), (620, 1000, 0.6), (40, 40, 0.1)])
-def test_single_label(hits: int, draws: int, threshold: float) -> None:
-    """One label has a closed formula, for staying in and for staying out."""
-    column = (np.arange(draws) < hits)[:, None]
-    sigma, alpha = 0.25, 0.01
-    low, high = clopper_pearson_lower(hits, draws, alpha), clopper_pearson_upper(draws - hits, draws, alpha)
-    options = {"num_labels": 1, "sigma": sigma}
-    kept = label_radii(column, [0], Threshold(threshold), alpha=alpha, **options)[0]
-    assert kept == certified_radii(column, [0], Threshold(threshold), alpha=2 * alpha, **options).true[0]
-    barred = certified_radii(~column, [], Threshold(1 - threshold), alpha=2 * alpha, **options).false[0]
-    expected = sigma * (ndtri(low) - ndtri(threshold))
-    assert kept == pytest.approx(expected if expected > 0 else -np.inf, abs=1e-9)
-    assert kept == barred or kept == pytest.approx(barred, abs=1e-9)
-    assert np.isneginf(certified_radii(column, [], Threshold(threshold), alpha=2 * alpha, **options).false[0])
-    if np.isfinite(kept):
-        with mp.workdps(DIGITS):
-            r, further = (mpf(float(kept)) / mpf(sigma) + beyond for beyond in (0, mpf(10) ** -8))
-            assert shifted(mpf(float(low)), -r) >= threshold > shifted(mpf(float(low)), -further)
-            r = mpf(float(barred)) / mpf(sigma)
-            assert shifted(mpf(float(high)), r) < 1 - mpf(threshold) + mpf(10) ** -16
-
-
 def test_probability_at_threshold() -> None:
     """p = t exactly: the label is in, but any perturbation may push it out; outside L it is not out."""
     sets, chances = np.array([[True], [False]]), np.array([0.5, 0.5])
     assert exact_radii(sets, chances, [0], Threshold(0.5), sigma=1.0).true[0] <= 0
     assert np.isneginf(exact_radii(sets, chances, [], Threshold(0.5), sigma=1.0).false[0])
-
-
-def test_implied_ceilings() -> None:
-    """Labels never hit: the strictest ceiling has the best level, and implies the others."""
-    hits = np.zeros((200, 10), dtype=np.bool_)
-    hits[:, :2] = True
-    found = certified_radii(hits, [0, 1], Threshold(0.5), sigma=1.0)
-    assert np.all(found.false == found.false[0])
-    assert found.false[0] == pytest.approx(-ndtri(clopper_pearson_upper(0, 200, 0.0005 * 0.3 * 7 / 12)), abs=1e-9)
-    assert (
-        found.true[0] == found.true[1] == pytest.approx(ndtri(clopper_pearson_lower(200, 200, 0.0005 * 0.45)), abs=1e-9)
-    )
-
-
-def test_implied_floors() -> None:
-    """Three labels that take turns with three others: any four hold a pair of which one is there, in 29 draws of 30.
-
-    The pairs of four labels, at a / 36 each, prove the floor 3; those of five, at a / 80, less of the floor 2.
-    """
-    hits = np.zeros((300, 6), dtype=np.bool_)
-    hits[:145, ::2] = True
-    hits[145:290, 1::2] = True
-    found = certified_radii(hits, range(6), Threshold(0.4), sigma=1.0)
-    one_floor = 0.0005 * 0.1 / 5
-    radii = [ndtri(clopper_pearson_lower(290, 300, one_floor / bounds)) - ndtri(0.8) for bounds in (30, 36, 36)]
-    np.testing.assert_allclose(found.true[:3], radii, atol=1e-9)
-    assert np.all(found.true[3:] < 0.2)
-
-
-def test_floor_layers() -> None:
-    """Seven of 14 labels in every draw: their 7 layers are certain, each bounded once for all floors."""
-    hits = np.random.default_rng(5).random((500, 14)).argsort(axis=1) < 7
-    found = certified_radii(hits, range(14), Threshold(0.3), sigma=1.0)
-    kept = clopper_pearson_lower(500, 500, 0.0005 * 0.1 / 14)
-    assert found.true[0] == pytest.approx(ndtri(kept) - ndtri(0.6), abs=1e-9)
-    assert found.true[1] == pytest.approx(ndtri(kept) - ndtri(13 * 0.3 / 6), abs=1e-9)
-
-
-def test_ceilings_beyond_suspects() -> None:
-    """Nine labels outside L hit in half of the draws, one never: at most nine come in."""
-    hits = np.zeros((400, 10), dtype=np.bool_)
-    hits[::2, :9] = True
-    found = certified_radii(hits, [], Threshold(0.5), sigma=1.0)
-    assert np.all(np.isneginf(found.false[:9]))
-    assert found.false[9] == pytest.approx(-ndtri(clopper_pearson_upper(0, 400, 0.0005 * 0.7 / 10)), abs=1e-9)
 
 
 @st.composite
@@ -239,7 +167,7 @@ def radii_of(case, **options) -> tuple[np.ndarray, np.ndarray]:
     return found.true, found.false
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(set_votes(), st.sampled_from(["joint", "independent"]))
 def test_shape_and_order(case, method: str) -> None:
     """Floors never rise, ceilings never fall; more alpha proves no less, and radii scale with sigma."""
@@ -257,7 +185,7 @@ def test_shape_and_order(case, method: str) -> None:
         np.testing.assert_allclose(twice, 2 * once, rtol=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(set_votes())
 def test_joint_above_its_singles(case) -> None:
     """Nine tenths of alpha are for single floors, seven for single ceilings: the rest can only add."""
@@ -266,7 +194,7 @@ def test_joint_above_its_singles(case) -> None:
         assert np.all(radii_of(case)[side] >= single - 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(set_votes(), st.integers(0, 2**32))
 def test_order_invariance(case, seed: int) -> None:
     """The order of draws and labels does not matter."""
@@ -275,17 +203,3 @@ def test_order_invariance(case, seed: int) -> None:
     mixed = (rng.permutation(hits, axis=0), rng.permutation(labels), threshold)
     for one, other in zip(radii_of(case), radii_of(mixed), strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-def test_hundreds_of_labels() -> None:
-    """Hundreds of labels, of which few are hit."""
-    rng = np.random.default_rng(4)
-    hits = np.zeros((1000, 600), dtype=np.bool_)
-    hits[:, :3] = True
-    hits[:, 3:10] = rng.random((1000, 7)) < 0.6
-    found = certified_radii(hits, [0, 1, 2], Threshold(0.5), sigma=1.0)
-    assert found.true[2] > 1
-    assert found.false.shape == (597,)
-    assert np.isneginf(found.false[0])
-    assert found.false[7] > 1
-    assert np.all(ndtr(-found.false[7:]) > 0)

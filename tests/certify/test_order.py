@@ -47,7 +47,7 @@ def test_default_of_independent_draws() -> None:
     assert same >= 96
 
 
-@pytest.mark.parametrize(("r", "draws"), [(0.02, 300), (0.5, 300), (1.0, 300), (1.5, 300), (1.0, 1000)])
+@pytest.mark.parametrize(("r", "draws"), [(0.02, 300), (1.0, 300), (1.5, 300)])
 def test_false_claims_of_sorted_votes(r: float, draws: int) -> None:
     """Exact: sorted votes are claimed falsely nearly always as they stand, and less often than alpha if mixed."""
     assert false_claims(r, draws, permuted=False) > 0.9
@@ -102,7 +102,7 @@ def test_runs(hits: int, misses: int) -> None:
 
 def test_independent_draws() -> None:
     """At a level that can be seen, independent draws are refused no more often than the level says."""
-    rng, refused, trials = np.random.default_rng(4), 0, 1500
+    rng, refused, trials = np.random.default_rng(4), 0, 600
     for _ in range(trials):
         votes = np.argsort(rng.gumbel(size=(120, 6)) + np.array([1.5, 1, 0.5, 0, 0, -1]), axis=1)[:, ::-1]
         refused += out_of_order(votes, TopK(3, 2), 6, 0.05) is not None

@@ -36,10 +36,7 @@ def forecast(votes, labels, rule, sigma, **options) -> list[Outlook]:
     ("change", "says"),
     [
         ({"radii": []}, "one or more"),
-        ({"radii": [-0.1]}, "none negative"),
-        ({"radii": [math.inf]}, "finite"),
         ({"alpha": 0.0}, "alpha"),
-        ({"sigma": 0.0}, "sigma"),
         ({"rule": TopK(11, 1)}, "k must be"),
     ],
 )
@@ -96,10 +93,10 @@ def test_settled_images() -> None:
 def test_settled_sooner(rule: str) -> None:
     """What is found without all bets is what the outlook says, and images of both kinds are there."""
     rng = np.random.default_rng(2)
-    votes, labels = votes_and_labels(rng, 30, [50, 100, 200, 400])
+    votes, labels = votes_and_labels(rng, 16, [50, 100, 200, 400])
     options = TOP_K
     if rule == "threshold":
-        votes = [random_sets(rng, labels=8, draws=n, spread=1.0) for n in (50, 100, 400) for _ in range(6)]
+        votes = [random_sets(rng, labels=8, draws=n, spread=1.0) for n in (50, 100, 400) for _ in range(3)]
         options, labels = SETS, [np.arange(2)] * len(votes)
     whole = forecast(votes, labels, radii=[0.3, 0.1], **options)
     for margin in (0.0, 1.0, math.inf):
@@ -145,11 +142,10 @@ def stopped_when_claimed(votes: np.ndarray, labels: list[int], rule: Rule, alpha
     return STOPS[-1]
 
 
-@pytest.mark.parametrize("alpha", [0.2, 0.4])
 @pytest.mark.parametrize("case", WORST)
-def test_adversarial_stops(case: str, alpha: float) -> None:
+def test_adversarial_stops(case: str) -> None:
     """Images stop, or a run is extended, until the broken claim is made: it is made as rarely as promised."""
-    model, rule, labels = WORST[case]
+    (model, rule, labels), alpha = WORST[case], 0.4
     rng, images, wrong = np.random.default_rng([7, round(100 * alpha)]), 60, 0
     for _ in range(images):
         votes = model.votes(rng, STOPS[-1])
@@ -162,7 +158,7 @@ def test_adversarial_stops(case: str, alpha: float) -> None:
 def test_caught_full_alpha() -> None:
     """A method for a fixed number of draws, with all of alpha at each stop, is caught."""
     model, rule, labels = WORST["half-space"]
-    rng, images = np.random.default_rng(9), 600
+    rng, images = np.random.default_rng(9), 300
     votes = [model.votes(rng, 400) for _ in range(images)]
     false = np.zeros(images, dtype=np.bool_)
     for draws in range(20, 401, 20):
@@ -176,7 +172,7 @@ def test_stopped_images() -> None:
     """Linear classifiers in which every size truly breaks somewhere, stopped once their claims are settled."""
     rng, alpha = np.random.default_rng(8), 0.2
     options = {"rule": TopK(2, 1), "num_labels": 5, "sigma": 0.5, "alpha": alpha}
-    models = [Lines.random(rng, labels=5, k_prime=1, sigma=0.5) for _ in range(80)]
+    models = [Lines.random(rng, labels=5, k_prime=1, sigma=0.5) for _ in range(40)]
     labels = [np.argsort(-model.probabilities(np.zeros(1))[0])[:2] for model in models]
     wrong, ends = 0, set()
     for model, true in zip(models, labels, strict=True):

@@ -45,7 +45,7 @@ def radii_of(case, **options):
     return certified_radii_batch(**{"noise": Gaussian(0.5), "alpha": 0.01, **case, **options})[0].true
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(votes(), st.sampled_from(METHODS))
 def test_shape_and_order(case, method: str) -> None:
     """Radii never rise with the size."""
@@ -58,7 +58,7 @@ def test_shape_and_order(case, method: str) -> None:
     assert np.all(np.diff(sizes) <= 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(votes(), st.sampled_from(METHODS), st.sampled_from(NOISES), st.floats(1e-9, 0.4), st.floats(1.01, 2.4))
 def test_larger_alpha(case, method: str, noise: Noise, alpha: float, factor: float) -> None:
     """More alpha never proves less."""
@@ -66,7 +66,7 @@ def test_larger_alpha(case, method: str, noise: Noise, alpha: float, factor: flo
     assert np.all(fewer <= more)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(votes())
 def test_larger_k(case) -> None:
     """Radii of paper do not fall with k."""
@@ -79,7 +79,7 @@ def test_larger_k(case) -> None:
     assert np.all(more[: len(fewer)] >= fewer - 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(votes(), st.sampled_from(METHODS), st.floats(0.01, 50))
 def test_sigma(case, method: str, sigma: float) -> None:
     """Radii scale with sigma."""
@@ -90,7 +90,7 @@ def test_sigma(case, method: str, sigma: float) -> None:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(votes(), st.sampled_from(METHODS), st.integers(0, 2**32))
 def test_order_invariance(case, method: str, seed: int) -> None:
     """Neither the names of labels nor the order of draws matter."""
@@ -104,7 +104,7 @@ def test_order_invariance(case, method: str, seed: int) -> None:
     np.testing.assert_array_equal(radii_of(case, method=method), radii_of(renamed, method=method))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(votes())
 def test_hits_from_ranked(case) -> None:
     """Hits mark the first k' labels of each draw."""

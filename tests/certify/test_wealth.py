@@ -247,8 +247,8 @@ def test_mean_payoff_of_random_laws(game: Game) -> None:
     """No law that breaks gives a bet a mean payoff above 1."""
     rng = np.random.default_rng(5)
     u, v = max(1, game.most_in) if game.most_in else 0, max(1, game.most_out)
-    for r in (0.0, 0.02, 0.7, 2.0, 5.0, 6.3):
-        assert max(most_mean_where_broken(game, u, v, r, rng) for _ in range(20)) <= 0
+    for r in (0.0, 0.02, 0.7, 2.0, 6.3):
+        assert max(most_mean_where_broken(game, u, v, r, rng) for _ in range(8)) <= 0
 
 
 @pytest.mark.parametrize("shift", [GAUSSIAN_SHIFT, PROBABILITY_SHIFT], ids=["gaussian", "variation"])
@@ -406,7 +406,7 @@ def test_mean_payoff_of_random_scores(game: Game) -> None:
     rng, u, v = np.random.default_rng(5), max(1, game.most_in), max(1, game.most_out)
     ladder, (a, b) = ladders(game, (u if game.most_in else 0,), (v,)), game.cells()
     found = []
-    for far in (0.0, 0.02, 0.3, 0.3, 0.3, 0.8):
+    for far in (0.0, 0.3, 0.3, 0.8):
         near = rng.choice([far, 1.0], (1, ladder.gaps.shape[1]))
         scores = -np.sort(-1.3 * near * rng.random(near.shape))
         x = payoffs(scores, ladder.gaps, ladder.least, np.array([far]), PROBABILITY_SHIFT)[0]
