@@ -95,4 +95,4 @@ def _write_attack(home: Path, run: Provenance, truth: np.ndarray, places: np.nda
     attacks = Attacks(
         config, Gaussian(0.5), run.label_names, True, ("joint",), radii, ("pgd",), 0.001, 300, tuple(images), 0
     )
-    write_attacks(home, attacks, certificates_hash="0" * 64, provenance={})
+    write_attacks(home, attacks, certificates_hash="0" * 64)
