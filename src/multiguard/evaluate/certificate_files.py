@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,10 +26,9 @@ from multiguard.errors import ImageFailure, InvalidInputError
 from multiguard.evaluate.certificates import Certificates, certificates_schema
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.evaluate.curves import Curve
-from multiguard.evaluate.intervals import Bands
 from multiguard.evaluate.parquet_tables import TableKind
 from multiguard.evaluate.results import Results
-from multiguard.evaluate.scores import IMAGES_AT_A_TIME, Averaging, LabelScores, Scores, check_radius
+from multiguard.evaluate.scores import IMAGES_AT_A_TIME, LabelScores, check_radius
 from multiguard.io.config import from_tree, to_tree
 from multiguard.io.files import file_checksum
 from multiguard.io.names import as_cell
@@ -54,21 +54,6 @@ _LABEL_COLUMNS = ("label", "R", "images", "certified", "failed", "noise", "attac
 
 
 @dataclass(frozen=True)
-class _Curve:
-    """A curve in the metadata of the file."""
-
-    method: str
-    config: dict[str, Any]
-    averaging: Averaging
-    images: int
-    without_labels: int
-    failed: int
-    mean_draws: float
-    level: float | None  # the confidence of its bands
-    columns: dict[str, tuple[float, ...]]  # its numbers at each radius
-
-
-@dataclass(frozen=True)
 class _Metadata:
     """The metadata in the file."""
 
@@ -80,7 +65,7 @@ class _Metadata:
     certified_with: str
     source: dict[str, Any]
     command: str | None
-    curves: tuple[_Curve, ...]
+    curves: tuple[dict[str, Any], ...]
 
 
 def write_certificates(results: Results, folder: str | Path, *, force: bool = False) -> Results:
@@ -134,7 +119,7 @@ def _stage(stage: Path, results: Results) -> Results:
         results.certified_with,
         dict(results.source),
         results.command,
-        tuple(map(_curve_record, results.curves)),
+        tuple(msgspec.to_builtins(curve, enc_hook=_plain) for curve in results.curves),
     )
     _KIND.write(stage, proved.table, vars(record), IMAGES_AT_A_TIME)
     (stage / CURVES_NAME).write_text(curves_text(results.curves), encoding="utf-8", newline="")
@@ -142,18 +127,9 @@ def _stage(stage: Path, results: Results) -> Results:
     return replace(results, certificates_hash=file_checksum(stage / CERTIFICATES_NAME))
 
 
-def _curve_record(curve: Curve) -> _Curve:
-    return _Curve(
-        curve.method,
-        to_tree(curve.config),
-        curve.averaging,
-        curve.scores.images,
-        curve.scores.without_labels,
-        curve.failed,
-        curve.mean_draws,
-        None if curve.bands is None else curve.bands.level,
-        {name: tuple(column.tolist()) for name, column in _curve_columns(curve).items()},
-    )
+def _plain(value: Any) -> Any:
+    """An array as a list, and noise as its text."""
+    return value.tolist() if isinstance(value, np.ndarray) else str(value)
 
 
 def _parse(stored: dict[str, Any], table: pa.Table, digest: str) -> Results:
@@ -179,18 +155,18 @@ def _parse(stored: dict[str, Any], table: pa.Table, digest: str) -> Results:
     )
 
 
-def _read_curve(stored: _Curve, noise: Noise) -> Curve:
-    config, columns = from_tree(CertifyConfig, stored.config), {n: np.array(v) for n, v in stored.columns.items()}
-    radius = check_radius(columns["R"], noise)
-    if not all(each.shape == radius.shape and np.all((each >= 0) & np.isfinite(each)) for each in columns.values()):
+def _as_array(_: Any, value: Any) -> Any:
+    return np.array(value, np.float64) if isinstance(value, list) else value
+
+
+def _read_curve(stored: dict[str, Any], noise: Noise) -> Curve:
+    config = from_tree(CertifyConfig, stored["config"])
+    curve = msgspec.convert({**stored, "config": config, "noise": noise}, Curve, dec_hook=_as_array)
+    radius, columns = check_radius(curve.scores.radius, noise), _curve_columns(curve).values()
+    if not all(each.shape == radius.shape and np.all((each >= 0) & np.isfinite(each)) for each in columns):
         raise ValueError("a curve has more numbers than radii, or one that is negative or not finite")
-    lines = {name: columns[name] for name in (*_SCORES, "true_floor", "false_ceiling")}
-    bands = None
-    if stored.level is not None:
-        bands = Bands(stored.level, *((columns[f"{name}_low"], columns[f"{name}_high"]) for name in _SCORES))
-    method = check_method(stored.method, config.rule, noise)
-    scores = Scores(radius, **lines, images=stored.images, without_labels=stored.without_labels)
-    return Curve(method, config, noise, stored.averaging, scores, stored.mean_draws, stored.failed, bands)
+    check_method(curve.method, config.rule, noise)
+    return curve
 
 
 def _check_run(config: CertifyConfig, run: Provenance) -> None:
