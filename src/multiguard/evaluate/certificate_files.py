@@ -73,12 +73,6 @@ def write_certificates(results: Results, folder: str | Path, *, force: bool = Fa
 
     Returns the results with the sha256 of the file. A CSV file never lies beside certificates that it was not made
     from, and with `force` or without, files that multiguard did not write are never replaced.
-
-    >>> from multiguard import CertifyConfig, certify_votes, read_votes
-    >>> results = certify_votes(CertifyConfig(k=10, k_prime=3), read_votes(folder))  # a folder with votes of 5 images
-    >>> written = write_certificates(results, out)
-    >>> read_certificates(out).certificates.table == results.certificates.table
-    True
     """
     return kept_results(Path(folder), None, lambda: results, force=force)
 

@@ -108,13 +108,6 @@ def paired_differences(
 
     Returns:
         For "precision", "recall" and "f1" the difference, ours minus theirs, the low and the high end, each (radii,).
-
-    >>> from multiguard import CertifyConfig, certify_votes, read_votes
-    >>> config = CertifyConfig(k=10, k_prime=3, methods=("joint", "paper"))
-    >>> proved = certify_votes(config, read_votes(folder)).certificates  # a folder with the votes of 5 images
-    >>> difference, low, high = paired_differences(proved, proved, [0.0, 0.5], methods=("joint", "paper"))["recall"]
-    >>> difference.shape, bool((low <= difference).all() and (difference <= high).all())
-    ((2,), True)
     """
     requested = check_radius(radius, ours.noise)
     if ours.noise.attacker != theirs.noise.attacker:

@@ -93,15 +93,14 @@ def set_scores(
     """The average of the certified scores of images, each of them right with its own probability 1 - alpha.
 
     No perturbation up to the radius takes the scores of an image below its own, wherever its radii hold: the head of
-    this module has the proof. A perturbed prediction that is empty has precision 0.
+    this module has the proof.
 
     Args:
         radii: For each image its radii, as `certified_radii_batch` returns them.
         rule: The smoothed classifier that they are about.
         num_true: For each image its d; images with none are counted in `without_labels`, which says where they belong.
         radius: A number or an array of any shape.
-        averaging: "mean", the mean over images of their scores (the paper's text); or "pooled", the scores of all
-            labels thrown together (what its public script prints).
+        averaging: "mean", over images of their scores; or "pooled", the scores of all labels thrown together.
 
     >>> from multiguard.certify import TopK
     >>> radii = [Radii(np.array([0.5]), None), Radii(np.array([0.2]), None)]
@@ -130,11 +129,8 @@ def prediction_scores(
 ) -> Scores:
     """Precision, recall and F1 of predictions as they are, at R = 0: an observation, not a certificate.
 
-    Args:
-        labels: For each image its true labels; images with none are counted in `without_labels`.
-        predicted: For each image the labels that a classifier returns for it.
-        averaging: As in `set_scores`.
-        k: How many labels the classifier returns, if it returns a fixed number of which some are not known.
+    `labels` are the true ones of each image. `k` is how many labels the classifier returns, if that is a fixed number
+    of which some are not known.
 
     >>> prediction_scores([(0, 1), (2,)], [(0, 3), (2, 1)]).recall
     array(0.75)
@@ -239,14 +235,9 @@ class LabelScores:
 def label_scores(certificates: Certificates, radius: ArrayLike) -> list[LabelScores]:
     """For each label that some image has, in index order, how often its own radius reaches that far.
 
-    Args:
-        certificates: Those of `certify_votes`.
-        radius: (radii,), in the unit of the noise's attacker.
-
     >>> from multiguard import CertifyConfig, certify_votes, read_votes
-    >>> votes = read_votes(folder)  # a folder with the votes of 5 images
-    >>> certificates = certify_votes(CertifyConfig(k=10, k_prime=3), votes).certificates
-    >>> [(scores.label, scores.images) for scores in label_scores(certificates, [0.0, 0.25])]
+    >>> proved = certify_votes(CertifyConfig(k=10, k_prime=3), read_votes(folder)).certificates  # votes of 5 images
+    >>> [(scores.label, scores.images) for scores in label_scores(proved, [0.0, 0.25])]
     [('label 0', 3), ('label 1', 1)]
     """
     requested = check_radius(radius, certificates.noise)

@@ -131,19 +131,15 @@ def tune(
     """The rule, and the votes, that certify most at one radius on a random part of the images.
 
     The claims on every other image hold with probability 1 - alpha for the chosen rule as for any other, because its
-    draws had no part in the choice: certify `Tuned.others(votes)`.
+    draws had no part in the choice: certify `Tuned.others(votes)`. Of equal scores the first in order is taken.
 
     Args:
         config: The radius, the score and the sample. The threshold rule returns more labels the smaller t is, so that
-            recall alone always chooses the smallest. The default method, joint, ranks rules in a hundredth of the time
-            of coupled.
+            recall alone always chooses the smallest.
         votes: Votes with ground truth and a fixed number of draws, one entry per model or noise, of the same images.
-        out: A file for the record, which `read_tuned` reads; another choice is replaced only with `force`.
+        out: A file for the record, which `read_tuned` reads.
         force: Whether to replace another choice.
         progress: Called with the number of candidates done and of all candidates.
-
-    Returns:
-        The choice. Of equal scores the first in order is taken.
 
     >>> from multiguard import read_votes
     >>> votes = read_votes(folder)  # a folder with the votes of 5 images
@@ -212,12 +208,7 @@ def candidate_rules(run: Provenance, k: int | None = None) -> list[Rule]:
 
 
 def read_tuned(path: str | Path) -> Tuned:
-    """A record as it was written; a damaged or edited one raises `DataError`.
-
-    >>> read_tuned(out / "tuned.json")
-    Traceback (most recent call last):
-    multiguard.errors.DataError: ...tuned.json cannot be used: ...
-    """
+    """A record as it was written; a damaged or edited one raises `DataError`."""
     try:
         tuned = convert(decode_checked(read_regular(Path(path), _MOST), **_FORMAT), Tuned)
         if not 0 <= tuned.chosen < len(tuned.candidates) or len(tuned.ids) != len(tuned.image_hashes):

@@ -37,25 +37,11 @@ class VotesWriter:
         folder: The folder, created if missing; None keeps the votes in memory.
         provenance: All that determines the votes.
         shard_images: The number of images per shard.
-        keep_failures: Whether a shard with image failures counts as done; otherwise it is still to be written, and the
-            old one stays until then.
-        main: Whether this is the one writer that prepares the folder and finishes it; others join it afterwards, and
-            must be of the same run.
+        keep_failures: Whether a shard with image failures counts as done; otherwise it is voted on again.
+        main: Whether this is the one writer that prepares the folder and finishes it; others join it afterwards.
         any_noise_seed: Whether a stored run that differs only in its noise seed is the same run, resumed with its own.
-        same_images: Whether a stored run that differs only in its first image voted on the same images; then it is
-            the same run. None for never.
+        same_images: Whether a stored run that differs only in its first image voted on the same images; None for never.
         discard: Removes another run's votes, or damaged ones, from the folder; None refuses them.
-
-    Example:
-        >>> import tempfile
-        >>> folder = tempfile.mkdtemp()
-        >>> writer = VotesWriter(folder, run, shard_images=2)  # `run` is a Provenance of 5 images
-        >>> for shard in writer.missing():
-        ...     writer.write(shard, [vote(run, position) for position in writer.manifest.positions(shard)])
-        >>> writer.missing(), sorted(path.name for path in Path(folder).iterdir())[:2]
-        ([], ['manifest.json', 'votes-00000.parquet'])
-        >>> writer.votes().ids[4]
-        'image-é-4'
     """
 
     def __init__(

@@ -49,13 +49,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The manifest of a votes folder.
-
-    Example:
-        >>> manifest = Manifest(run, shard_images=2)  # `run` is a Provenance of 5 images
-        >>> manifest.shard_count, manifest.positions(2), manifest.finished
-        (3, range(4, 5), False)
-    """
+    """The manifest of a votes folder."""
 
     provenance: Provenance  # all that determines the votes
     shard_images: int  # the number of images per shard; the last shard may hold fewer

@@ -127,11 +127,6 @@ class Votes:
             provenance: All that determines the votes.
             rows: The votes of its images, in order.
             failures: Those of its images that have no votes, in order.
-
-        Example:
-            >>> votes = Votes.of(run, [vote(run, position) for position in range(5)])  # a Provenance of 5 images
-            >>> votes.ids == read_votes(folder).ids
-            True
         """
         whole = Manifest(provenance, max(1, len(provenance.image_ids)))
         check_shard(whole, 0, rows, failures)
@@ -187,13 +182,7 @@ class Votes:
             yield from self._read(self._positions[start : start + _IMAGES_AT_A_TIME].tolist())
 
     def subset(self, ids: Collection[str]) -> "Votes":
-        """Return the votes of these images only, failed ones among them, in the same order.
-
-        Example:
-            >>> votes = read_votes(folder)  # a folder with the votes of 5 images
-            >>> votes.subset({"image-é-3", "image-é-1"}).ids
-            Rows('image-é-1', 'image-é-3')
-        """
+        """Return the votes of these images only, failed ones among them, in the same order."""
         part = copy(self)
         kept = np.array([position for position, name in enumerate(self.ids) if name in ids], np.int64)
         part._set_heads(self._heads.take(kept))
