@@ -240,7 +240,6 @@ def test_unlabelled_run(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "give one of the two"),
         ({"draws": 5, "adaptive": TOP_K}, "give one of the two"),
         ({"draws": 5, "labelled": False}, "give pilot_draws"),
         ({"draws": 5, "pilot_draws": -1}, "pilot_draws must be 0 or more"),

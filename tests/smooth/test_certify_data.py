@@ -234,6 +234,8 @@ def test_another_estimator_under_the_same_name(tmp_path):
         ({"methods": ["jont"]}, "did you mean 'joint'"),
         ({"methods": ["enumerated"]}, "is for band noise"),
         ({"alpha": 2.0}, "alpha is the error allowed"),
+        ({"draws": "adaptive", "methods": ["joint"]}, "only 'betting' holds for adaptive draws"),
+        ({"radii": [0.5]}, "give draws='adaptive'"),
         ({"rule": "top-k"}, r"rule is 'top-k'; give TopK\(k, k_prime=...\) or Threshold"),
         ({"rule": TopK}, "give TopK"),
         ({"rule": TopK(9, 1)}, "k must be"),
@@ -262,7 +264,7 @@ def test_refused_before_the_first_draw(options, message):
         ({"draws": 5}, "5 draws prove nothing, .* at alpha = 0.001 .* it takes"),
         ({"draws": 10, "alpha": 1e-9}, "10 draws prove nothing, .* at alpha = 1e-09 "),
         ({"draws": 5, "methods": ["coupled"]}, "5 draws prove nothing by the method coupled"),
-        ({"draws": None, "max_draws": 5}, "5 draws prove nothing by the method betting"),
+        ({"draws": "adaptive", "max_draws": 5}, "5 draws prove nothing by the method betting"),
         ({"draws": 5, "alpha": 0.5}, None),
         ({"draws": 200}, None),
     ],
@@ -382,9 +384,17 @@ def test_label_sequences():
             Smoother(network(), SIGMA, labels=labels, device="cpu")
 
 
-def test_adaptive_default():
-    """By default each input takes the draws that it needs, and alpha is split over the looks."""
-    results = Smoother(network(), SIGMA, device="cpu").certify(TEST, RULE, max_draws=1000, progress=False)
+def test_default_draws():
+    """By default each input takes 1,000 draws, which the default method for so many certifies."""
+    results = Smoother(network(), SIGMA, device="cpu").certify((TEST[0][:2], TEST[1][:2]), RULE, progress=False)
+    assert results.certificates.draws == (1000, 1000)
+    assert results.certificates.methods == ("coupled",)
+
+
+def test_adaptive_draws():
+    """On request each input takes the draws that it needs."""
+    options = {"draws": "adaptive", "max_draws": 1000, "progress": False}
+    results = Smoother(network(), SIGMA, device="cpu").certify(TEST, RULE, **options)
     assert results.provenance["stops"][-1] == 1000
     assert len(set(results.certificates.draws)) > 1
 

@@ -11,7 +11,7 @@ from multiguard.data.config import Side
 from multiguard.errors import InvalidInputError
 from multiguard.io.config import Config, Count, Draws, Fraction, Threads, described
 
-_DEFAULT_DRAWS, _DEFAULT_MAX_DRAWS = 1000, 10_000
+DEFAULT_DRAWS, _DEFAULT_MAX_DRAWS = 1000, 10_000
 _DEFAULT_PILOT_DRAWS = 100
 
 _Device = Annotated[
@@ -85,12 +85,12 @@ class VoteConfig(Config, frozen=True):
         """The most draws that one image takes."""
         if self.draws == "adaptive":
             return _DEFAULT_MAX_DRAWS if self.max_draws is None else self.max_draws
-        return _DEFAULT_DRAWS if self.draws is None else self.draws
+        return DEFAULT_DRAWS if self.draws is None else self.draws
 
     def for_noise(self, noise: Noise) -> "VoteConfig":
         """The same with the number of draws filled in; a band ablation has one per column, and no others."""
         if noise.positions is None:
-            return self.replace(draws=_DEFAULT_DRAWS) if self.draws is None else self
+            return self.replace(draws=DEFAULT_DRAWS) if self.draws is None else self
         if self.draws not in (None, noise.positions) or self.pilot_draws:
             given = f"draws is {self.draws}" if self.draws not in (None, noise.positions) else "pilot_draws is given"
             raise InvalidInputError(

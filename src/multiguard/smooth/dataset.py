@@ -23,6 +23,7 @@ from multiguard.io.files import check_content
 from multiguard.io.lock import folder_lock
 from multiguard.io.ranks import this_rank
 from multiguard.smooth.adaptive import AdaptivePlan, Stopping
+from multiguard.smooth.config import DEFAULT_DRAWS
 from multiguard.smooth.noise_source import resolve_seed
 from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter, ShardVotes
 from multiguard.smooth.settings import check_choice, make_provenance
@@ -63,8 +64,8 @@ def vote_dataset(
         smoother: The smoothed classifier.
         data: The images to vote on, a `Dataset` with the classifier's labels; or any data that `as_dataset` takes.
         folder: The votes folder.
-        draws: n, the fixed number of draws per image; or give `adaptive`. A `BandAblation` has one draw per band.
-        adaptive: When an image stops; or give `draws`.
+        draws: n, the number of draws per image: 1000 by default, for a `BandAblation` one per band.
+        adaptive: When an image stops, in place of a fixed number of draws.
         pilot_draws: Draws per image with separate noise, stored to choose labels from.
         labelled: Whether the dataset's labels are the ground truth; otherwise pilot draws must choose the labels.
         noise_seed: The seed of the noise; by default that of the run in the folder, or for a new run a random one. The
@@ -354,11 +355,11 @@ def _scheme(
                 "and pilot_draws."
             )
         draws = positions
-    if (draws is None) == (adaptive is None):
+    if draws is not None and adaptive is not None:
         raise InvalidInputError(
             "draws is a fixed number of draws, adaptive a plan of when to stop; give one of the two."
         )
-    stops = (draws,) if draws is not None else adaptive.stops if adaptive is not None else ()
+    stops = adaptive.stops if adaptive is not None else (DEFAULT_DRAWS if draws is None else draws,)
     labels = len(smoother.classifier.label_names)
     return Scheme(
         noise_seed=whole_number("noise_seed", resolve_seed(noise_seed)),

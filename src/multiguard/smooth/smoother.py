@@ -382,7 +382,7 @@ class Smoother:
         *,
         alpha: float = 0.001,
         methods: Sequence[Method] | None = None,
-        draws: int | None = None,
+        draws: int | Literal["adaptive"] | None = None,
         max_draws: int = 4000,
         radii: Sequence[float] | None = None,
         pilot_draws: int = 100,
@@ -403,14 +403,14 @@ class Smoother:
                 list that could be either raises an error. Columns of data frames are read by their names.
             rule: The smoothed classifier: `TopK` or `Threshold`.
             alpha: The probability of any false claim on an input.
-            methods: The methods to prove with, the first for `Results.recall` and its like; by default "coupled" for a
-                fixed number of draws ("joint" for the threshold rule and for noise that is not Gaussian), otherwise
-                "betting", the only one that is valid then; "enumerated" for a `BandAblation`.
-            draws: n, a fixed number of draws per input; by default each input takes as many as it needs. A
-                `BandAblation` has one per band.
-            max_draws: The most draws that an input then takes.
-            radii: Where more draws must be able to prove more; by default four that fit the noise, for a Gaussian
-                sigma / 2, sigma, 3/2 sigma and 2 sigma.
+            methods: The methods to prove with, the first for `Results.recall` and its like; by default "coupled"
+                ("joint" for the threshold rule and for noise that is not Gaussian; "enumerated" for a `BandAblation`);
+                for adaptive draws "betting", the only one that is valid then.
+            draws: n, the number of draws per input: 1000 by default, for a `BandAblation` one per band. With
+                "adaptive" each input takes as many as it needs, which pays where the model is expensive.
+            max_draws: The most adaptive draws that an input takes.
+            radii: Where more adaptive draws must be able to prove more; by default four that fit the noise, for a
+                Gaussian sigma / 2, sigma, 3/2 sigma and 2 sigma.
             pilot_draws: The number of draws that choose labels where Y is None.
             out: A folder for votes and certificates, where the same call resumes an interrupted run. None keeps
                 nothing on disk.
@@ -438,12 +438,14 @@ class Smoother:
         labelled, bands = check_labels(dataset), self.noise.enumerated
         config = CertifyConfig(alpha=alpha, methods=tuple(methods or ())).with_rule(rule)
         plan = None
-        if draws is None and not bands:
+        if draws == "adaptive":
             plan = AdaptivePlan(rule, self.noise.default_radii if radii is None else tuple(radii), max_draws, alpha)
+        elif radii is not None:
+            raise InvalidInputError("radii say when adaptive draws stop; give draws='adaptive' with them")
         run = VoteRun(
             self,
             dataset,
-            draws=draws,
+            draws=None if draws == "adaptive" else draws,
             adaptive=plan,
             pilot_draws=0 if labelled or bands else pilot_draws,
             labelled=labelled,
@@ -490,7 +492,7 @@ class Smoother:
                 yield job, rows
 
 
-def _check_certify(smoother: Smoother, alpha: float, methods: Sequence[Method] | None, draws: int | None) -> None:
+def _check_certify(smoother: Smoother, alpha: float, methods: Sequence[Method] | None, draws: int | str | None) -> None:
     """Raises `InvalidInputError` for arguments of `Smoother.certify` that are wrong whatever the data is."""
     if (rank := this_rank()).count > 1:
         raise InvalidInputError(
@@ -499,9 +501,9 @@ def _check_certify(smoother: Smoother, alpha: float, methods: Sequence[Method] |
         )
     if isinstance(methods, str):
         raise InvalidInputError(f"methods is the text {methods!r}; give a list of methods, such as methods=['joint']")
-    if draws is None and not smoother.noise.enumerated and any(method != "betting" for method in methods or ()):
+    if draws == "adaptive" and any(method != "betting" for method in methods or ()):
         raise InvalidInputError(
-            f"methods is {list(methods or ())}, and only 'betting' holds where each input takes as many draws as it "
-            "needs; give a fixed number of draws, such as draws=1000"
+            f"methods is {list(methods or ())}, and only 'betting' holds for adaptive draws; give a fixed number of "
+            "draws, such as draws=1000"
         )
     check_alpha(alpha)
