@@ -10,6 +10,7 @@ from multiguard.evaluate.attacks import (
     evaluated_size,
     read_attacks,
 )
+from multiguard.evaluate.calibration import Calibration, read_calibration, write_calibration
 from multiguard.evaluate.certificate_files import read_certificates, write_certificates
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.certification import LabelSource, certify_votes, make_certificates
@@ -39,6 +40,7 @@ __all__ = [
     "AttackedImage",
     "Attacks",
     "Averaging",
+    "Calibration",
     "Certificates",
     "CertifyConfig",
     "Curve",
@@ -63,9 +65,11 @@ __all__ = [
     "prediction_scores",
     "radius_grid",
     "read_attacks",
+    "read_calibration",
     "read_certificates",
     "read_tuned",
     "set_scores",
     "tune",
+    "write_calibration",
     "write_certificates",
 ]
