@@ -1,4 +1,4 @@
-"""A calibration: how many draws must hit a label, so that the returned labels hold enough of the true ones under attack.
+"""A calibration: how many draws must hit a label so that the returned labels keep a recall under attack.
 
 `docs/calibration.md` says what is promised, over which randomness, and proves it.
 """
