@@ -176,3 +176,20 @@ def test_stop():
             worker.place()
 
     with_worker(test)
+
+
+def test_shared_time(monkeypatch):
+    """The time of a task is divided by the tasks under way."""
+
+    async def test(worker):
+        running = worker.place()
+        running._began, running._seconds = 0.0, 8.0
+        for now, waiting, late in ((7.0, 0, False), (7.0, 1, True), (3.0, 1, False), (3.0, 2, True), (9.0, 0, True)):
+            monkeypatch.setattr(answer.time, "monotonic", lambda now=now: now)
+            others = [worker.place() for _ in range(waiting)]
+            assert running.late == late
+            for each in others:
+                each.close()
+        monkeypatch.undo()
+
+    with_worker(test, places=3)

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +13,7 @@ from tests.serve.colours import LABELS, SIZE, encode, make_predictor, serve
 from multiguard.certify import BandAblation, Gaussian, PixelAblation
 from multiguard.errors import InvalidInputError
 from multiguard.serve import ServeConfig, Service
+from multiguard.serve.answer import STREAM
 from multiguard.smooth import LivePrediction
 
 
@@ -159,6 +161,20 @@ def test_vanished_client(running, orange):
         stream.close()
     assert until(lambda: not running.service.worker.tasks)
     assert running.client.predict(orange, query="?draws=10").status == 200
+
+
+def test_clients_that_never_read(orange):
+    """Clients that never read an answer end with their time, which they share, and another one is served."""
+    head = f"POST /api/predict?draws=1000000 HTTP/1.1\r\nHost: localhost\r\nAccept: {STREAM}\r\n"
+    head += f"Content-Type: image/png\r\nContent-Length: {len(orange)}\r\n\r\n"
+    with contextlib.contextmanager(serve)(make_predictor(), queue=4, seconds=1) as running, contextlib.ExitStack() as s:
+        host, _, port = running.client.host.partition(":")
+        for _ in range(4):
+            s.enter_context(socket.create_connection((host, int(port)))).sendall(head.encode() + orange)
+        assert until(lambda: len(running.service.worker.tasks) == 4)
+        assert running.client.predict(orange).status == 429
+        assert until(lambda: running.service.worker.tasks == [])
+        assert running.client.predict(orange, query="?draws=10").status == 200
 
 
 def test_many_at_once(running, orange):

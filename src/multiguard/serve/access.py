@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Iterable
+from email.message import Message as Header
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -17,6 +18,7 @@ from multiguard.serve.config import ServeConfig, is_address
 
 FIRST_REQUEST_SECONDS = 10.0  # for all headers of the first request of a connection
 _UPLOAD_SECONDS = 60.0  # for an upload to arrive
+_FORM = "multipart/form-data"
 _SAFE_METHODS = ("GET", "HEAD")
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -94,10 +96,12 @@ def _host(address: str) -> tuple[str, str]:
 
 
 async def read_upload(request: Request, most: int) -> bytes:
-    """The body, if it is an image by its type and not too large; it is kept in memory only."""
+    """The image in the body, or in the first file of a form; it is not too large, and is kept in memory only."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not kind.startswith("image/") and kind != "application/octet-stream":
-        raise HTTPException(415, "send the image file itself as the body, with a Content-Type such as image/jpeg")
+    if not kind.startswith("image/") and kind not in ("application/octet-stream", _FORM):
+        raise HTTPException(
+            415, "send the image file itself as the body, with a Content-Type such as image/jpeg, or in a form"
+        )
     too_large = HTTPException(413, f"the upload is larger than the {most:,} bytes allowed; shrink the image")
     length = request.headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()) or int(length) > most:
@@ -113,9 +117,27 @@ async def read_upload(request: Request, most: int) -> bytes:
         raise HTTPException(400, "the upload broke off") from None
     except TimeoutError:
         raise HTTPException(408, f"the upload did not arrive within {_UPLOAD_SECONDS:g} s") from None
-    if not content:
-        raise HTTPException(422, "the body is empty; send the image file itself as the body")
-    return bytes(content)
+    image = first_file(bytes(content), request.headers["content-type"]) if kind == _FORM else bytes(content)
+    if not image:
+        raise HTTPException(422, "the upload is empty; send the image file as the body, or as the file of a form")
+    return image
+
+
+def first_file(form: bytes, kind: str) -> bytes:
+    """The first file of a form (multipart/form-data), whose type names its boundary; empty if there is none.
+
+    >>> body = b'--x\\r\\nContent-Disposition: form-data; name="f"; filename="a.png"\\r\\n\\r\\n\\x89PNG\\r\\n--x--\\r\\n'
+    >>> first_file(body, "multipart/form-data; boundary=x")
+    b'\\x89PNG'
+    """
+    header = Header()
+    header["Content-Type"] = kind
+    boundary = (header.get_boundary() or "").encode()
+    for part in (b"\r\n" + form).split(b"\r\n--" + boundary)[1:] if boundary else ():
+        head, _, content = part.partition(b"\r\n\r\n")
+        if b"filename=" in head.lower():
+            return content
+    return b""
 
 
 class Impatient(H11Protocol):

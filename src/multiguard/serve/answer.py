@@ -20,7 +20,7 @@ Event = tuple[str, dict[str, Any]]  # its kind, and its data
 Work = Callable[["Task"], None]
 STREAM = "text/event-stream"
 _FEW = 4  # events that may wait for a slow client before copies of the image are left out
-_SEND_SECONDS = 20  # that a client may take to read a part of an answer
+_SEND_SECONDS = 10  # that a client may take to read a part of an answer
 _PATIENCE = 0.5  # seconds between two looks at the queue
 _SILENT = 30  # looks after which a silent stream says that it is alive
 _log = logging.getLogger("multiguard.serve")
@@ -44,13 +44,13 @@ class Task:
         self._worker, self._loop = worker, asyncio.get_running_loop()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._cancelled = threading.Event()
-        self._deadline = math.inf
+        self._began, self._seconds = math.inf, math.inf
         self._work: Work = lambda task: None
 
     @property
     def late(self) -> bool:
-        """Whether its time, which counts from when it runs, is over."""
-        return time.monotonic() > self._deadline
+        """Whether its time, which counts from when it runs, is over: it is divided by the tasks under way."""
+        return time.monotonic() - self._began > self._seconds / max(1, len(self._worker.tasks))
 
     @property
     def backlog(self) -> bool:
@@ -85,7 +85,7 @@ class Task:
 
     def run(self, seconds: float) -> None:
         """Do the work. In the worker's thread."""
-        self._deadline = time.monotonic() + seconds
+        self._began, self._seconds = time.monotonic(), seconds
         try:
             self.check()
             self._work(self)
@@ -118,7 +118,7 @@ class Task:
 
 
 class Worker:
-    """One thread that runs tasks in the order they came, each for so many seconds at most.
+    """One thread that runs tasks in the order they came, each for so many seconds at most, fewer if others wait.
 
     `tasks` are those under way, at most `places`, those that still receive their image among them.
     """
