@@ -61,9 +61,7 @@ def test_bad_image(running, content, words):
     assert (reply.status, words in text, "\n" in text) == (422, True, False)
 
 
-@pytest.mark.parametrize(
-    "kind", ["text/plain", "multipart/mixed; boundary=x", "application/x-www-form-urlencoded", ""]
-)
+@pytest.mark.parametrize("kind", ["text/plain", "multipart/mixed; boundary=x", "application/x-www-form-urlencoded", ""])
 def test_wrong_type(running, orange, kind):
     """Types that hold no image are refused, and so is a missing one."""
     reply = running.client.predict(orange, kind=kind)
