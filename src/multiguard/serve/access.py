@@ -124,11 +124,11 @@ async def read_upload(request: Request, most: int) -> bytes:
 
 
 def first_file(form: bytes, kind: str) -> bytes:
-    """The first file of a form (multipart/form-data), whose type names its boundary; empty if there is none.
+    r"""The first file of a form (multipart/form-data), whose type names its boundary; empty if there is none.
 
-    >>> body = b'--x\\r\\nContent-Disposition: form-data; name="f"; filename="a.png"\\r\\n\\r\\n\\x89PNG\\r\\n--x--\\r\\n'
+    >>> body = b'--x\r\nContent-Disposition: form-data; filename="a.png"\r\n\r\nimage\r\n--x--\r\n'
     >>> first_file(body, "multipart/form-data; boundary=x")
-    b'\\x89PNG'
+    b'image'
     """
     header = Header()
     header["Content-Type"] = kind
