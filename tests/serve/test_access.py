@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from multiguard.certify import TopK
 from multiguard.serve import ServeConfig, access
 from multiguard.serve.access import Access
-from multiguard.serve.page import make_page
+from multiguard.serve.live_page import make_page
 from multiguard.smooth import Smoother
 from multiguard.smooth.config import PredictConfig
 from multiguard.smooth.predictor import Predictor

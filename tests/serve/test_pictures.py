@@ -11,7 +11,7 @@ from PIL import Image
 from tests.serve.colours import encode
 
 from multiguard.errors import InvalidInputError
-from multiguard.serve.page import find_examples
+from multiguard.serve.live_page import find_examples
 from multiguard.serve.runs import image_uri, magnified
 
 

@@ -26,7 +26,7 @@ from multiguard.models.config import ModelConfig
 from multiguard.serve.access import Access, Impatient, listen, own_names, read_upload
 from multiguard.serve.answer import STREAM, Answer, BusyError, Task, Work, Worker
 from multiguard.serve.config import ServeConfig, is_address
-from multiguard.serve.page import Example, find_examples, make_page, model_facts
+from multiguard.serve.live_page import Example, find_examples, make_page, model_facts
 from multiguard.serve.runs import Run, attack_run
 from multiguard.smooth.config import PredictConfig
 from multiguard.smooth.predictor import Predictor, make_predictor
