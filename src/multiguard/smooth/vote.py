@@ -117,7 +117,9 @@ class NamedRun(VoteRun):
         if target is not None:
             plan = AdaptivePlan(target.rule, config.radii, config.most_draws, target.alpha)
         smoother = Smoother(classifier, noise=found, **_sampling(self.config))
-        self.classifier_hash = smoother.classifier.state_hash()  # the placed one; nothing changes the weights from here on
+        self.classifier_hash = (
+            smoother.classifier.state_hash()
+        )  # the placed one; nothing changes the weights from here on
         super().__init__(
             smoother,
             self.images,
