@@ -194,7 +194,9 @@ def test_stored_draws(tmp_path: Path) -> None:
 
 
 def test_provenance(study: Study, text: str) -> None:
-    """Provenance and commands are on the page."""
+    """Provenance, commands and how to verify are on the page."""
+    verify = text.split('id="verify"')[1].split("</section>")[0]
+    assert f"sha256sum certificates.parquet   # {study.main.certificates_hash}\nmultiguard verify" in verify
     provenance = text.split('id="provenance"')[1]
     assert "multiguard vote\nmultiguard certify" in provenance
     for run in (study.main, *study.beside.values()):

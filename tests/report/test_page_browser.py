@@ -87,13 +87,21 @@ def test_method_choice(study: Study, path: Path, opened) -> None:
 
 def assert_cards(study: Study, page, method: str, radius: float) -> None:
     certificates = study.main.certificates
-    for card in cards(page, count=".count strong", values=".radii .value", holding=".radii .holds"):
+    """Every card shows what was proved; a label has its own radius, but no more than as many labels have together."""
+    selectors = {"count": ".count strong", "values": ".radii .value", "holding": ".radii .holds"}
+    for card in cards(page, **selectors, own=".true small"):
         index = certificates.ids.index(card["id"])
         radii, true = certificates.radii[method][index], len(certificates.labels[index])
         assert card["count"] == ([f"{certified_size(radii, radius)} of {true}"] if true else [])
         proved = [radius_value(float(each)) for each in radii if each > -np.inf]
         assert card["values"] == proved + ["not certified"] * (len(proved) < len(radii))
         assert len(card["holding"]) == certified_size(radii, radius)
+        own = np.sort(certificates.label_radii[index])[::-1][: len(radii)]
+        together = np.minimum(own, radii[: len(own)])
+        found = [text for text in card["own"] if re.search(r"\d", text)]
+        assert sorted(text.removeprefix(", stays up to ") for text in found) == sorted(
+            radius_value(float(each)) for each in together if each > -np.inf
+        )
 
 
 def test_cards(study: Study, path: Path, opened) -> None:

@@ -16,7 +16,7 @@ from multiguard.certify.arguments import Floats
 from multiguard.data import Dataset
 from multiguard.data.sample import Progress
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import Certificates, Curve
+from multiguard.evaluate import Certificates, Curve, Results
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.evaluate.scores import certified_sizes
 from multiguard.io.files import require_folder, write_atomically
@@ -174,10 +174,10 @@ def _ticks(study: Study) -> Iterator[tuple[int, int]]:
 def _provenance(study: Study) -> Iterator[tuple[str, str]]:
     """Every field of the votes' provenance, flat, without the folders of whoever made them."""
     for name, run in {"": study.main, **study.beside}.items():
-        fields = {**run.provenance, "mean_draws": mean_draws(run) if run.provenance.get("stops") is not None else None}
-        fields |= {"certificates_sha256": run.certificates_hash or None, "votes_sha256": run.votes_hash}
-        fields |= {"certified_with": run.certified_with, **run.source}
-        for field, value in fields.items():
+        hashes = {"certificates_sha256": run.certificates_hash or None, "votes_sha256": run.votes_hash}
+        average = mean_draws(run) if run.provenance.get("stops") is not None else None
+        more = {**hashes, "certified_with": run.certified_with, "mean_draws": average}
+        for field, value in (*run.provenance.items(), *more.items(), *run.source.items()):
             if field != "command":  # it is shown above
                 yield from _flat(f"{name}: {field}" if name else field, value)
 
@@ -199,7 +199,7 @@ def _page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thum
     certificates, grid = study.main.certificates, study.grid.tolist()
     noise, methods = certificates.noise, certificates.methods
     sizes = {(height, width) for _, height, width, _ in thumbnails.values()}
-    size = sizes.pop() if len(sizes) == 1 else None
+    size = _voted_size(study.main) if not sizes else sizes.pop() if len(sizes) == 1 else None
     return {
         "grid": grid,
         "start": study.start,
@@ -227,6 +227,13 @@ def _page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thum
         "images": [_image(certificates, i, grid[-1], thumbnails.get(certificates.ids[i])) for i in shown],
         "sizes": [noise.size_words(radius, size) for radius in grid],
     }
+
+
+def _voted_size(run: Results) -> tuple[int, int] | None:
+    """The size that the images were resized to, if the votes name one."""
+    data = run.source.get("data")
+    side = data.get("size") if isinstance(data, Mapping) else None
+    return (side, side) if isinstance(side, int) and side > 0 else None
 
 
 def family_data(family: Family) -> dict[str, Any]:

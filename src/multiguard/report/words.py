@@ -19,6 +19,8 @@ from multiguard.io.rounding import plain
 
 METHOD_NAMES = {"paper": "paper (Theorem 1)", "jia": "Jia et al."}  # others are called what they are
 ATTACK_NAMES = {"pgd": "gradients (PGD)", "random": "random search", BEST: "best of all attacks"}
+_DATASETS = {"coco": "MS-COCO", "voc2007": "VOC 2007", "nuswide": "NUS-WIDE"}
+_LITE = re.compile(r"(?:pool:\d\+)?(?P<denoiser>unet:\d+\+)?lite:(?P<variant>\d)(?:@\d+)?")
 _SAMPLE = re.compile(r"(?P<name>.+?)(?: \(seed (?P<made>\d+)\))?, (?P<images>\d+) random images \(seed (?P<seed>\d+)\)")
 
 
@@ -65,7 +67,8 @@ def dataset_title(provenance: Mapping[str, Any]) -> str:
     >>> dataset_title({"dataset": "digits test (seed 0), 120 random images (seed 0)"})
     'digits test'
     """
-    return re.split(r"[?\[(,]", str(provenance.get("dataset", "")))[0].strip()
+    name, space, split = re.split(r"[?\[(,]", str(provenance.get("dataset", "")))[0].strip().partition(" ")
+    return f"{_DATASETS.get(name, name)}{space}{split}"
 
 
 def dataset_words(dataset: str, total: int) -> str:
@@ -90,7 +93,18 @@ def model_name(run: Results) -> str:
     """The name that the model was opened by, such as coco-0.5; of a path, or the model of a run, what it is made of."""
     model = run.source.get("model")
     spec = str(model.get("spec") or "") if isinstance(model, Mapping) else ""
-    return spec if re.fullmatch(r"[\w.-]+", spec) and spec != "model" else str(run.provenance.get("model") or "")
+    return spec if re.fullmatch(r"[\w.-]+", spec) and spec != "model" else network_name(str(run.provenance["model"]))
+
+
+def network_name(architecture: str) -> str:
+    """The network as people call it.
+
+    >>> network_name("pool:2+unet:40+lite:2@288")
+    'EfficientNet-Lite2 with a denoiser'
+    """
+    if (lite := _LITE.fullmatch(architecture)) is None:
+        return "a small CNN" if re.fullmatch(r"cnn(:\d+)?", architecture) else architecture
+    return f"EfficientNet-Lite{lite['variant']}{' with a denoiser' if lite['denoiser'] else ''}"
 
 
 def commands_of(runs: Sequence[Results]) -> list[str]:

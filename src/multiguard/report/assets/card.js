@@ -48,11 +48,23 @@ function barRow(name, radius, longest, none = radiusText(-Infinity)) {
   return { radius, row: element("li", radius === -Infinity ? { class: "unproved" } : {}, element("span", { class: "size" }, ...name), track, value) };
 }
 
+// The radius of each label. If j labels reach a radius, one of them is shown with no more than that of j labels together,
+// which may be smaller since it splits α: a card does not contradict itself, and a smaller radius is proved as well.
+function ownRadii(image) {
+  const together = image.radii[state.method].map(radiusOf);
+  const own = image.own.map(radiusOf);
+  own.map((radius, index) => [radius, index]).sort(([a], [b]) => b - a).forEach(([radius, index], rank) => {
+    own[index] = Math.min(radius, together[rank] ?? -Infinity);
+  });
+  return own;
+}
+
 class Card {
   constructor(image, longest) {
     this.image = image;
     this.longest = longest;
     this.count = element("p", { class: "count" });
+    this.truth = element("ul", { class: "true", "aria-label": "True labels" });
     this.proofs = element("div", { class: "proofs" });
     this.ownBars = data.labelled ? [] : this.makeOwnBars();
     const body = element("div", { class: "body" }, element("h3", { title: image.id }, image.id), ...this.draws(), this.count, ...this.labels());
@@ -83,16 +95,17 @@ class Card {
 
   labels() {
     if (!this.image.labels.length) return [element("p", { class: "none" }, `No ${OWN_WORD} label, so no fraction of them can stay.`)];
-    return data.labelled ? [this.trueLabels()] : [];
+    return data.labelled ? [this.truth] : [];
   }
 
-  trueLabels() {
-    const { labels, own, predicted } = this.image;
-    const heading = element("li", { "aria-hidden": "true" }, element("span", {}, "true label"), element("span", {}, data.exact ? "alone up to" : "alone (full α) up to"));
-    return element("ul", { class: "true", "aria-label": "True labels" }, heading, ...labels.map((label, index) => {
+  makeTruth() {
+    const { labels, predicted } = this.image;
+    const own = ownRadii(this.image);
+    const heading = element("li", { "aria-hidden": "true" }, element("span", {}, "true label"), element("span", {}, "stays up to"));
+    this.truth.replaceChildren(heading, ...labels.map((label, index) => {
       const found = predicted.includes(label);
-      const radius = radiusOf(own[index]);
-      const alone = [unseen(Number.isFinite(radius) ? data.exact ? ", alone, up to " : ", alone, at the full α, up to " : `, alone ${radiusText(radius)}`),
+      const radius = own[index];
+      const alone = [unseen(Number.isFinite(radius) ? ", stays up to " : `, ${radiusText(radius)}`),
         Number.isFinite(radius) ? radiusText(radius) : element("span", { "aria-hidden": "true" }, radius > 0 ? "∞" : "—")];
       const words = found ? "predicted: " : "not predicted: ";
       return element("li", { class: found ? "found" : "missed" },
@@ -147,6 +160,7 @@ class Card {
   makeProofs() {
     this.method = state.method;
     const { image, longest } = this;
+    this.makeTruth();
     const floors = floorRows(image.radii[state.method].map(radiusOf));
     this.bars = floors.map(({ size, radius }) => barRow([unseen("at least "), `≥\u2009${size}`], radius, longest));
     const lists = [this.proofList("Certified radii", "floors", this.bars, this.floorHeading())];
