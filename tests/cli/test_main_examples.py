@@ -13,13 +13,10 @@ from tests.conftest import REPOSITORY
 from tests.pipeline.tiny_run import PHOTOS, RECIPE, command, state
 
 from multiguard.data import DataConfig, DigitsDataset
-from multiguard.errors import InvalidInputError, VotesError
+from multiguard.errors import InvalidInputError
 from multiguard.evaluate import read_certificates
 from multiguard.io.config import from_tree
-from multiguard.models.config import ModelConfig
 from multiguard.models.spec import DEFAULT_MODEL
-from multiguard.smooth.config import VoteConfig
-from multiguard.smooth.vote import NamedRun
 from multiguard.train.loop import prepare_folder
 from multiguard.votes import read_votes
 
@@ -144,9 +141,6 @@ def test_force_in_other_process(place, variables, monkeypatch):
     before = state(place)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    ready = NamedRun(VoteConfig(), DataConfig("digits", images=5), ModelConfig("runs/digits"), noise="gaussian:0.5")
-    with pytest.raises((VotesError, ValueError)):
-        ready.save(place / "runs/votes", force=True)  # refused, or without the others that it expects
     with pytest.raises(InvalidInputError, match="other settings"):
         prepare_folder(place / "runs/digits", {"seed": 3}, True, Accelerator(cpu=True))
     mistake = ["--set", "denoiser=gone.pth"]

@@ -108,7 +108,7 @@ def test_single_process_commands(asked, monkeypatch):
     code, out, err = command(*asked)
     assert (code, out) == (2, "")
     assert err.startswith(
-        f"multiguard: {asked[0]} runs in one process, and this is one of 2 (WORLD_SIZE); only train and vote run in"
+        f"multiguard: {asked[0]} runs in one process, and this is one of 2 (WORLD_SIZE); only train runs in"
     )
     assert err.endswith("without torchrun and without WORLD_SIZE in the environment\n")
     assert err.count("\n") == 1

@@ -321,7 +321,7 @@ def test_few_modules():
     count, opened, names = ran.split(" ", 2)
     assert (int(count) <= MOST_MODULES, int(opened)) == (True, 0), ran
     assert not re.findall(
-        r"'(?:report|verify|attack|run|cli)/|smooth/(?:distributed|vote|predict)|io/(?:files|lock)", names
+        r"'(?:report|verify|attack|run|cli)/|smooth/(?:cluster|vote|predict)|io/(?:files|lock)", names
     )
 
 
@@ -455,5 +455,5 @@ def test_several_processes(monkeypatch):
     """One of several processes is refused: each would certify everything."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
-    with pytest.raises(MultiGuardError, match="certify runs in one process, and this is one of 2"):
+    with pytest.raises(MultiGuardError, match="votes are made in one process, and this is one of 2"):
         Smoother(network(), sigma=SIGMA, device="cpu").certify(TEST, RULE, **QUICK)

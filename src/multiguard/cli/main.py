@@ -22,14 +22,20 @@ from multiguard.version import __version__
 
 _MISTAKE = 2
 _RESUMES = ("vote", "run")
-_DISTRIBUTED = ("train", "vote")
 _PACKAGES = (
     *("numpy", "scipy", "pyarrow", "pillow", "scikit-learn", "torch", "torchvision", "timm", "transformers"),
     *("onnxruntime", "accelerate", "matplotlib", "msgspec", "typer"),
 )
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # The extra that installs a missing module.
-_EXTRAS = {"torch": "torch", "safetensors": "torch", "accelerate": "torch", "starlette": "serve", "uvicorn": "serve"}
+_EXTRAS = {
+    "torch": "torch",
+    "safetensors": "torch",
+    "accelerate": "torch",
+    "starlette": "serve",
+    "uvicorn": "serve",
+    "ray": "ray",
+}
 # The commands of each panel of the help; a command is `NAME_command` in the module of its name.
 _PANELS = {
     "From one recipe": {
@@ -123,10 +129,10 @@ class _Commands(TyperGroup):
 
 def _check_single(command: str | None) -> None:
     """Raises unless the command may run in several processes, or runs in one."""
-    if this_rank().count == 1 or command in _DISTRIBUTED:
+    if this_rank().count == 1 or command == "train":
         return
     raise InvalidInputError(
-        f"{command} runs in one process, and this is one of {this_rank().count} (WORLD_SIZE); only train and vote run "
+        f"{command} runs in one process, and this is one of {this_rank().count} (WORLD_SIZE); only train runs "
         f"in several: run {command} without torchrun and without WORLD_SIZE in the environment"
     )
 

@@ -14,7 +14,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.io.config import Config
 from multiguard.models.config import ModelConfig
-from multiguard.smooth.config import NoiseOption, SigmaOption, VoteConfig, named_noise
+from multiguard.smooth.config import ClusterConfig, NoiseOption, SigmaOption, VoteConfig, named_noise
 
 if TYPE_CHECKING:
     from multiguard.smooth.vote import NamedRun
@@ -59,15 +59,16 @@ def vote_command(
     vote: _Vote,
     target: _Target,
     noise: NoiseConfig,
+    cluster: ClusterConfig,
     out: _Out = None,
     force: ForceOther = False,
     dry_run: _DryRun = False,
 ) -> None:
     """Classify many noisy copies of each image and keep every vote.
 
-    The same command resumes after an interruption, and runs on several GPUs under torchrun. One folder of votes serves
-    every k, k', alpha and radius; those given here tell adaptive draws when an image has enough of them. A dry run says
-    what would happen: images, labels, recall with and without noise, the largest provable radius, the time.
+    The same command resumes after an interruption, and votes on many machines with --cluster. One folder of votes
+    serves every k, k', alpha and radius; those given here tell adaptive draws when an image has enough of them. A dry
+    run says what would happen: images, labels, recall with and without noise, the largest provable radius, the time.
 
     Example: multiguard vote --model runs/digits --data digits --images 100 --out runs/votes
     """
@@ -88,14 +89,14 @@ def vote_command(
             noise=named,
             target=goal,
             out=out,
+            cluster=cluster,
             command=typed_command(),
             note=print_line,
             progress=partial(progress, "voting"),
             stop=stop,
             force=force,
         )
-    if votes is not None:
-        _show_result(votes, out)
+    _show_result(votes, out)
     return None
 
 

@@ -173,7 +173,7 @@ class _Steps:
         data = recipe.data if recipe.model is not None else recipe.data.replace(size=None)
         check_content(arm.home / "votes", "votes")
 
-        def draw(progress: Progress) -> Votes | None:
+        def draw(progress: Progress) -> Votes:
             with self._observer.stopping() as stop:
                 return vote(
                     config,
@@ -190,7 +190,6 @@ class _Steps:
                 )
 
         votes = self._step(name, "images", draw)
-        assert votes is not None  # a run is one process
         if not arm.name:
             self._noise_seed = votes.provenance.noise_seed
             _begin(self._out, _seeded(recipe, self._noise_seed), self.command)

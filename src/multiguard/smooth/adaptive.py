@@ -1,7 +1,6 @@
 """Adaptive draws: an image stops once its claims are settled, or more draws would not settle them."""
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -99,4 +98,4 @@ def _processes(device: str) -> int:
         return 1
     from joblib.externals.loky import cpu_count
 
-    return int(cpu_count()) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")) - 1
+    return int(cpu_count()) - 1

@@ -112,6 +112,26 @@ class VoteConfig(Config, frozen=True):
         check_radii(self.radii)
 
 
+class ClusterConfig(Config, frozen=True):
+    """Which machines vote.
+
+    >>> ClusterConfig("here")
+    Traceback (most recent call last):
+    multiguard.errors.InvalidInputError: cluster is 'here'; expected local, auto or ray://HOST:PORT
+    """
+
+    cluster: Annotated[
+        Annotated[str, Meta(pattern=r"^(local|auto|ray://.+:\d+)$", title="local, auto or ray://HOST:PORT")] | None,
+        described("Vote on a Ray cluster: local (this machine), auto (the one it belongs to) or ray://HOST:PORT."),
+    ] = None
+    actors: Annotated[Count | None, described("Processes that vote on the cluster [one per GPU, or per CPU].")] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.actors and self.cluster is None:
+            raise InvalidInputError("actors belong to a cluster; give --cluster local, auto or ray://HOST:PORT with it")
+
+
 class PredictConfig(Config, frozen=True):
     """How images are predicted, and with which confidence.
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from multiguard.smooth.settings import check_choice, make_provenance
 from multiguard.smooth.smoother import Smoother
 from multiguard.smooth.stream import check_draws, whole_number
 from multiguard.votes import Manifest, Provenance, Votes, VotesWriter, read_votes
+
+if TYPE_CHECKING:
+    from multiguard.smooth.cluster import Team
 
 Progress = Callable[[int, int], None]
 OnError = Literal["stop", "record"]
@@ -57,8 +60,7 @@ def vote_dataset(
 
     A call with more draws extends the run in the folder, whose votes stay the first ones of each image.
     The noise of each draw does not depend on batches, shards or interruptions. An image that an adaptive run stopped
-    after n draws has the first n draws of a run with fixed draws. Under torchrun all processes share the work; the
-    folder is that of one process. The main process returns when all is done, the others when nothing is left for them.
+    after n draws has the first n draws of a run with fixed draws.
 
     Args:
         smoother: The smoothed classifier.
@@ -233,11 +235,6 @@ class VoteRun:
             check_content(folder, "votes")
             self.write(folder, progress=progress)
             return read_votes(folder)
-        if (rank := this_rank()).count > 1:
-            raise InvalidInputError(
-                f"votes in memory are made in one process, and this is one of {rank.count} (WORLD_SIZE); vote in "
-                "several with vote_dataset or `multiguard vote`, then certify the votes in one"
-            )
         writer, total, done = self.writer(None), len(self.provenance.image_ids), count(1)
         self.vote_shards(writer, writer.missing(), lambda: (progress or _no_progress)(next(done), total))
         _check_any(writer.manifest.failures, total)
@@ -250,28 +247,38 @@ class VoteRun:
         progress: Progress | None = None,
         stop: Callable[[], bool] | None = None,
         discard: Callable[[Path], None] | None = None,
-    ) -> Manifest | None:
-        """Write the votes, or those that are still missing; returns the manifest in the main process.
+        team: "Team | None" = None,
+    ) -> Manifest:
+        """Write the votes, or those that are still missing, by the actors of a team if there is one.
 
         `discard` removes the votes of another run from the folder; None refuses such a folder. The votes of this run
         are always resumed.
         """
         progress, stop = progress or _no_progress, stop or (lambda: False)
         with folder_lock(Path(folder)):
-            if this_rank().count > 1:
-                from multiguard.smooth.distributed import Team
-
-                return Team.current().write(self, Path(folder), progress, stop, discard)
             writer = self.writer(Path(folder), discard)
-            done, total = count(self.images_done(writer) + 1), len(self.provenance.image_ids)
-            shards = takewhile(lambda _: not stop(), writer.missing())
-            self.vote_shards(writer, shards, lambda: progress(next(done), total))
+            done, total = self.images_done(writer), len(self.provenance.image_ids)
+
+            def on_images(images: int = 1) -> None:
+                nonlocal done
+                done += images
+                progress(done, total)
+
+            if team is not None:
+                team.vote(writer, Path(folder), on_images, stop)
+            else:
+                self.vote_shards(writer, takewhile(lambda _: not stop(), writer.missing()), on_images)
             return self.finish(writer, stop)
 
     def writer(
         self, folder: Path | None, discard: Callable[[Path], None] | None = None, *, main: bool = True
     ) -> VotesWriter:
         """What writes the votes of this run into a folder, or keeps them in memory."""
+        if (rank := this_rank()).count > 1:
+            raise InvalidInputError(
+                f"votes are made in one process, and this is one of {rank.count} (WORLD_SIZE); start one, and give it "
+                "--cluster to vote with several"
+            )
         return VotesWriter(
             folder,
             self.provenance,
@@ -293,8 +300,8 @@ class VoteRun:
         writer.finish()
         if writer.missing() and not stop():
             raise VotesError(
-                f"{len(writer.missing())} shards are missing because another process stopped; run the same command "
-                "again to resume."
+                f"{len(writer.missing())} shards are missing, though they were voted on; the folder must be on a disk "
+                "that all machines share. The same command resumes"
             )
         _check_any(writer.manifest.failures, len(self.provenance.image_ids))
         return writer.manifest

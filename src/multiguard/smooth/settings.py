@@ -19,7 +19,6 @@ from multiguard.certify.arguments import check_count, check_fraction
 from multiguard.certify.noise import Noise
 from multiguard.data.sample import Dataset
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.io.ranks import this_rank
 from multiguard.models.classifier import Classifier, is_module
 from multiguard.smooth.noise_source import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
 from multiguard.version import __version__
@@ -182,16 +181,6 @@ def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
     """Raises `InvalidInputError` unless the value is one of the choices."""
     if value not in choices:
         raise InvalidInputError(f"{name} must be one of {', '.join(choices)}, not {value!r}.")
-
-
-def own_device(device: str | None) -> str | None:
-    """The requested device; of several processes on one machine each takes its own GPU if none was named."""
-    if (rank := this_rank()).count == 1 or device not in (None, "cuda") or not has_gpu():
-        return device
-    import torch
-
-    gpus = torch.cuda.device_count()
-    return f"cuda:{rank.local % gpus}" if gpus else device
 
 
 def score_threshold(rule: RuleName, given: float | None) -> float | None:

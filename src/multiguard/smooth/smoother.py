@@ -18,7 +18,6 @@ from multiguard.certify.noise import Noise, resolve_noise
 from multiguard.data.in_memory import named_row
 from multiguard.errors import ImageFailure, InvalidInputError, ModelError
 from multiguard.io.names import shorten_names
-from multiguard.io.ranks import this_rank
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.loading import load
 from multiguard.smooth.adaptive import AdaptivePlan
@@ -494,11 +493,6 @@ class Smoother:
 
 def _check_certify(smoother: Smoother, alpha: float, methods: Sequence[Method] | None, draws: int | str | None) -> None:
     """Raises `InvalidInputError` for arguments of `Smoother.certify` that are wrong whatever the data is."""
-    if (rank := this_rank()).count > 1:
-        raise InvalidInputError(
-            f"Smoother.certify runs in one process, and this is one of {rank.count} (WORLD_SIZE); vote in several with "
-            "vote_dataset or `multiguard vote`, then certify the votes in one"
-        )
     if isinstance(methods, str):
         raise InvalidInputError(f"methods is the text {methods!r}; give a list of methods, such as methods=['joint']")
     if draws == "adaptive" and any(method != "betting" for method in methods or ()):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multiguard.certify.noise import parse_noise
 from multiguard.data.config import FOLDER, DataConfig
@@ -16,19 +16,21 @@ from multiguard.io.config import to_tree
 from multiguard.io.files import remove_partial_files, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.names import shorten_names
-from multiguard.io.ranks import this_rank
 from multiguard.io.records import encode_json, with_seeds
 from multiguard.models.classifier import Classifier
 from multiguard.models.config import ModelConfig
 from multiguard.models.loading import chosen_noise, folder_noise, load_model, square_size, unnamed_labels
 from multiguard.smooth.adaptive import AdaptivePlan
-from multiguard.smooth.config import VoteConfig
+from multiguard.smooth.config import ClusterConfig, VoteConfig
 from multiguard.smooth.dataset import VoteRun
 from multiguard.smooth.probe import expectations
-from multiguard.smooth.settings import own_device, score_threshold
+from multiguard.smooth.settings import score_threshold
 from multiguard.smooth.smoother import Smoother
 from multiguard.votes import Votes, read_votes
 from multiguard.votes.folder import SOURCE_FILE, check_votes_folder, discard_votes, read_source
+
+if TYPE_CHECKING:
+    from multiguard.smooth.cluster import Team
 
 Progress = Callable[[int, int], None]
 # The fields of a `VoteConfig` that decide the votes as they stand; others are resolved first, or set the speed.
@@ -44,16 +46,16 @@ def vote(
     noise: str | None = None,
     target: CertifyConfig | None = None,
     out: Path | None = None,
+    cluster: ClusterConfig | None = None,
     command: str = "",
     note: Callable[[str], object] = lambda text: None,
     progress: Progress | None = None,
     stop: Callable[[], bool] | None = None,
     force: bool = False,
-) -> Votes | None:
+) -> Votes:
     """The votes of a model on noisy copies of images, each a function of (noise seed, image id, draw) alone.
 
-    With `out` the votes are written, and the same call resumes them. Under torchrun all processes share the work in
-    `out`; only the main one returns the votes, the others None.
+    With `out` the votes are written, and the same call resumes them, with or without a cluster.
 
     Args:
         config: How the classifier is sampled.
@@ -62,6 +64,7 @@ def vote(
         noise: The noise as text, such as "gaussian:0.5"; None for the one that the model folder was made for.
         target: What adaptive draws try to prove; None for a fixed number of draws.
         out: The votes folder; None keeps the votes in memory.
+        cluster: The machines that vote, which all have `out`, the model and the images on a shared disk; needs Ray.
         command: The command line, for the record.
         note: Called with each thing to know before the draws, such as what looks wrong with the model.
         progress: Called with the number of images done and of all images.
@@ -72,11 +75,22 @@ def vote(
     Traceback (most recent call last):
     multiguard.errors.InvalidInputError: the dataset 'digits test ... must have the same labels in the same order, ...
     """
-    run = NamedRun(config, data, model, noise=noise, target=target)
-    if this_rank().is_main:
+    if cluster is None or cluster.cluster is None:
+        run = NamedRun(config, data, model, noise=noise, target=target)
         for text in (*run.notes, *run.warnings()):
             note(text)
-    return run.votes(progress) if out is None else run.save(out, command, progress, stop, force=force)
+        return run.votes(progress) if out is None else run.save(out, command, progress, stop, force=force)
+    if out is None:
+        raise InvalidInputError("a cluster votes into a folder on a shared disk, and none is given (--out)")
+    from multiguard.smooth.cluster import open_team
+
+    arguments: dict[str, Any] = {"config": config, "data": data, "model": model, "noise": noise, "target": target}
+    run = NamedRun(**arguments | {"config": config.replace(device="cpu")})  # the driver never draws
+    with open_team(cluster, arguments) as team:
+        run.provenance, warnings = team.look()
+        for text in (*run.notes, *warnings):
+            note(text)
+        return run.save(out, command, progress, stop, force=force, team=team)
 
 
 class NamedRun(VoteRun):
@@ -182,17 +196,15 @@ class NamedRun(VoteRun):
         stop: Callable[[], bool] | None = None,
         *,
         force: bool = False,
-    ) -> Votes | None:
+        team: "Team | None" = None,
+    ) -> Votes:
         """Write the votes that are missing, and record which images and which model they are of; as in `vote`."""
-        discard = discard_votes if force and this_rank().may_discard else None
+        discard = discard_votes if force else None
         files = image_hashes("data", self.images, self.data.root)["data.files"]
         with folder_lock(out):
             check_votes_folder(out, force=force)
-            if this_rank().is_main:
-                self._check_files(out, files, discard)
-            manifest = self.write(out, progress=progress, stop=stop, discard=discard)
-            if manifest is None:
-                return None
+            self._check_files(out, files, discard)
+            manifest = self.write(out, progress=progress, stop=stop, discard=discard, team=team)
             if manifest.finished:
                 self._write_source(out, files, command, manifest.provenance.noise_seed)
             return read_votes(out, partial=True)
@@ -234,7 +246,7 @@ def _sampling(config: VoteConfig) -> dict[str, Any]:
     return {
         "k_max": config.k_max,
         "score_threshold": score_threshold(config.rule, config.score_threshold),
-        "device": own_device(config.device),
+        "device": config.device,
         "batch_size": config.batch_size or "auto",
         "clamp": config.clamp,
         "precision": config.precision,
