@@ -10,7 +10,7 @@ from multiguard.evaluate.attacks import (
     evaluated_size,
     read_attacks,
 )
-from multiguard.evaluate.calibration import Calibration, read_calibration, write_calibration
+from multiguard.evaluate.calibration import CalibrateConfig, Calibration, calibrate, read_calibration
 from multiguard.evaluate.certificate_files import read_certificates, write_certificates
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.certification import LabelSource, certify_votes, make_certificates
@@ -26,13 +26,6 @@ from multiguard.evaluate.scores import (
     prediction_scores,
     set_scores,
 )
-from multiguard.evaluate.tuning import (
-    TuneConfig,
-    Tuned,
-    candidate_rules,
-    read_tuned,
-    tune,
-)
 
 __all__ = [
     "AttackCurve",
@@ -40,6 +33,7 @@ __all__ = [
     "AttackedImage",
     "Attacks",
     "Averaging",
+    "CalibrateConfig",
     "Calibration",
     "Certificates",
     "CertifyConfig",
@@ -50,10 +44,8 @@ __all__ = [
     "Results",
     "Scores",
     "SweepConfig",
-    "TuneConfig",
-    "Tuned",
     "attack_curves",
-    "candidate_rules",
+    "calibrate",
     "certify_votes",
     "curves",
     "evaluated_size",
@@ -67,9 +59,6 @@ __all__ = [
     "read_attacks",
     "read_calibration",
     "read_certificates",
-    "read_tuned",
     "set_scores",
-    "tune",
-    "write_calibration",
     "write_certificates",
 ]

@@ -5,41 +5,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from multiguard.certify.arguments import Ints
-from multiguard.certify.noise import parse_noise
-from multiguard.errors import DataError, InvalidInputError
-from multiguard.io.config import Config, Count, Fraction, NotNegative, Whole, described, from_tree, to_tree
+from multiguard.certify.arguments import Bools, Ints, check_count
+from multiguard.certify.noise import Noise, parse_noise
+from multiguard.certify.rules import Threshold, TopK
+from multiguard.errors import DataError, InvalidInputError, VotesError
+from multiguard.evaluate.intervals import mean_at_least
+from multiguard.evaluate.risk import Risk
+from multiguard.io.config import Config, Count, Fraction, NotNegative, Positive, Whole, described, from_tree, to_tree
 from multiguard.io.files import read_regular
 from multiguard.io.records import decode_checked, encode_checked
-from multiguard.io.rounding import plain_percent, round_up
+from multiguard.io.rounding import plain, plain_percent, round_up
 from multiguard.io.writer import staged
+from multiguard.version import __version__
+
+if TYPE_CHECKING:
+    from multiguard.votes import Provenance, Votes
 
 CALIBRATION_NAME = "calibration.json"
 NOT_PROMISED = (
     "This is no promise for one image alone, for images unlike the calibration images, or for an attacker who also "
     "chooses which images are sent."
 )
-_FORMAT = "multiguard-calibration"
-_VERSION = 1
-_MOST = 1 << 24  # bytes of a file
+_FORMAT: dict[str, Any] = {"format": "multiguard-calibration", "version": 2}
+_MOST = 1 << 28  # bytes of a file
+_TEST_CONFIDENCE = 0.95  # of the wrong labels where no confidence is asked for
+_DEFAULT_DRAWS, _FEWEST = 120, 5
+# What is the same wherever the same classifier runs.
+CLASSIFIER = ("classifier_hash", "weights_hash", "code_hash", "score_threshold", "precision", "clamp")
+
+
+class CalibrateConfig(Config, frozen=True):
+    """What is promised of the labels that a deployed classifier returns.
+
+    >>> CalibrateConfig(recall=0.8, radius=0.5, wrong=6)
+    Traceback (most recent call last):
+    multiguard.errors.InvalidInputError: confidence is missing; a promise of at most 6 wrong labels needs one, ...
+    """
+
+    recall: Annotated[Fraction, described("The fraction of the true labels to promise, on average.")]
+    radius: Annotated[NotNegative, described("The largest perturbation under which it is promised.")]
+    wrong: Annotated[Positive | None, described("Promise at most this many wrong labels, too, on average.")] = None
+    confidence: Annotated[
+        Fraction | None,
+        described("Promise it with this confidence over the calibration images [on average over them]."),
+    ] = None
+    k_prime: Annotated[
+        tuple[Count, ...], described("Labels that the model returns per draw [the best of all that the votes keep].")
+    ] = ()
+    draws: Annotated[Count | None, described("Fresh draws of each new image [120, or all of the votes].")] = None
+    seed: Annotated[Whole, described("Seed of the split of the images.")] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.wrong is not None and self.confidence is None:
+            raise InvalidInputError(
+                f"confidence is missing; a promise of at most {plain(self.wrong)} wrong labels needs one, such as 0.95"
+            )
 
 
 class Calibration(Config, frozen=True):
-    """The labels that `threshold` of `draws` fresh draws hit hold at least `recall` of the true ones, on average.
+    """The labels that `least_hits` of `draws` fresh draws hit hold at least the promised recall, on average.
 
     That holds under every perturbation up to the radius, even one chosen with knowledge of everything but the draws.
-    The average is over new images like the calibration images, the draws, and, where `confidence` is None, the
-    calibration images; otherwise it holds with that confidence over the calibration images.
+    The average is over new images like the calibration images, the draws, and, without a confidence, the calibration
+    images; otherwise it holds with that confidence over the calibration images.
 
     >>> import numpy as np
     >>> calibration = Calibration(
-    ...     recall=0.8, radius=0.5, k_prime=4, threshold=67, draws=1000, noise="gaussian:0.5", images=400,
-    ...     votes_draws=1000, label_names=("cat", "dog"), model="m", classifier_hash="c", images_hash="i", seed=0,
+    ...     config=CalibrateConfig(recall=0.8, radius=0.5), k_prime=4, least_hits=67, draws=1000, noise="gaussian:0.5",
+    ...     label_names=("cat", "dog"), model="m", classifier={}, images=400, votes_draws=1000, votes=("v",), used=(),
     ... )
     >>> calibration.chosen(np.array([66, 67]))
     (1,)
@@ -47,32 +88,45 @@ class Calibration(Config, frozen=True):
     'On average the returned labels hold at least 80 % of the true labels of an image, even if ...'
     """
 
-    recall: Annotated[Fraction, described("The fraction of the true labels that is promised.")]
-    radius: Annotated[NotNegative, described("The largest perturbation under which it is promised.")]
-    k_prime: Annotated[Count, described("Labels that the model returns per draw.")]
-    threshold: Annotated[Count, described("A label is returned if at least this many draws hit it.")]
-    draws: Annotated[Count, described("The draws of each image, m.")]
+    config: Annotated[CalibrateConfig, described("What is promised.")]
+    k_prime: Annotated[Count | None, described("Labels that the model returns per draw; None: any set.")]
+    least_hits: Annotated[Count, described("A label is returned if at least this many draws hit it, h.")]
+    draws: Annotated[Count, described("The fresh draws of each image, m.")]
     noise: Annotated[str, described("The noise, as in votes.")]
-    images: Annotated[Count, described("The calibration images with labels, N.")]
-    votes_draws: Annotated[Count, described("The draws of each calibration image, n.")]
     label_names: Annotated[tuple[str, ...], described("The names of all labels, in index order.")]
     model: Annotated[str, described("The name of the model.")]
-    classifier_hash: Annotated[str, described("The checksum of all its weights as it ran.")]
-    images_hash: Annotated[str, described("The checksum of the pixel hashes of the calibration images.")]
-    seed: Annotated[Whole, described("The seed of the split of the images.")]
-    weights_hash: Annotated[str | None, described("The checksum of its weights file.")] = None
-    code_hash: Annotated[str | None, described("The checksum of the code that makes it.")] = None
-    confidence: Annotated[Fraction | None, described("Over the calibration images [in expectation].")] = None
+    classifier: Annotated[dict[str, str | float | bool | None], described("What its votes say of the classifier.")]
+    images: Annotated[Count, described("The calibration images with labels, N.")]
+    votes_draws: Annotated[Count, described("The draws of each calibration image, n.")]
+    votes: Annotated[tuple[str, ...], described("The checksums of the manifests of the votes.")]
+    used: Annotated[tuple[str, ...], described("The pixel hashes (or ids) of the images that chose or calibrated.")]
     wrong: Annotated[NotNegative | None, described("Wrong labels at most, on average, under attack.")] = None
     wrong_confidence: Annotated[Fraction | None, described("The confidence of that number.")] = None
+    test_images: Annotated[Whole, described("Images that had no part, for the next two numbers.")] = 0
     returned: Annotated[NotNegative | None, described("Labels returned without attack, on average.")] = None
-    achieved: Annotated[NotNegative | None, described("Recall without attack on images that had no part.")] = None
+    achieved: Annotated[NotNegative | None, described("Recall without attack.")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         parse_noise(self.noise)
-        if self.threshold > self.draws:
-            raise InvalidInputError(f"threshold is {self.threshold}, more than the {self.draws} draws")
+        if self.least_hits > self.draws:
+            raise InvalidInputError(f"least_hits is {self.least_hits}, more than the {self.draws} draws")
+
+    @property
+    def rule(self) -> Threshold:
+        """The smoothed classifier that the returned labels estimate: each label of at least this probability."""
+        return Threshold(self.least_hits / self.draws, k_prime=self.k_prime)
+
+    def others(self, votes: Votes) -> Votes:
+        """The votes of all images that neither chose nor calibrated; of another classifier, `InvalidInputError`."""
+        check_classifier(self, votes.provenance)
+        used, hashes = set(self.used), zip(votes.ids, votes.image_hashes, strict=True)
+        kept = {name for name, pixel_hash in hashes if (pixel_hash or name) not in used}
+        if not kept:
+            raise InvalidInputError(
+                f"all {len(votes)} images of these votes calibrated, so none is left; vote on others"
+            )
+        return votes.subset(kept | {failure.image_id for failure in votes.failures})
 
     @property
     def num_labels(self) -> int:
@@ -91,42 +145,305 @@ class Calibration(Config, frozen=True):
         if given.min() < 0 or given.max() > self.draws:
             raise InvalidInputError(f"hits must lie between 0 and {self.draws}, the number of draws")
         order = np.argsort(-given.astype(np.int64), kind="stable")
-        return tuple(int(label) for label in order if given[label] >= self.threshold)
+        return tuple(int(label) for label in order if given[label] >= self.least_hits)
 
     @property
     def sentence(self) -> str:
         """What is promised, as a sentence."""
-        allowed = parse_noise(self.noise).threat_words(self.radius)
-        sure = f", with {plain_percent(self.confidence)} % confidence" if self.confidence is not None else ""
-        words = (
-            f"On average the returned labels hold at least {plain_percent(self.recall)} % of the true labels of an "
-            f"image, even if {allowed} was made{sure}"
-        )
-        return f"{words}{self._wrong_words}."
+        config, allowed = self.config, parse_noise(self.noise).threat_words(self.config.radius)
+        sure = f", with {plain_percent(config.confidence)} % confidence" if config.confidence is not None else ""
+        attack = f", even if {allowed} was made" if config.radius else ", if it was not attacked"
+        words = f"On average the returned labels hold at least {plain_percent(config.recall)} % of the true labels"
+        return f"{words} of an image{attack}{sure}{self._wrong_words}."
 
     @property
     def _wrong_words(self) -> str:
         if self.wrong is None:
             return ""
-        other = None if self.wrong_confidence == self.confidence else self.wrong_confidence
+        other = None if self.wrong_confidence == self.config.confidence else self.wrong_confidence
         sure = f" ({plain_percent(other)} % confidence)" if other is not None else ""
         return f"; at most {round_up(self.wrong, 2)} of them are wrong on average{sure}"
 
 
-def write_calibration(path: str | Path, calibration: Calibration, *, force: bool = False) -> None:
-    """Write a calibration to a file, which `read_calibration` reads; another one is replaced only with `force`."""
-    path, tree = Path(path), to_tree(calibration)
-    with staged(path, tree, kind="another calibration", folders=(), force=force) as stage:
+def calibrate(
+    config: CalibrateConfig,
+    votes: Sequence[Votes],
+    *,
+    out: str | Path | None = None,
+    force: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Calibration:
+    """On average the labels returned for a new image hold the recall of its true ones under attack, as the config says.
+
+    The images are split at random: one part chooses k' and the noise where there is a choice, the largest part sets how
+    many draws must hit a label, and the last one says what to expect. The promise needs calibration images and new
+    images that are exchangeable: several images of one patient or scene are not, so keep one of each. If only the set
+    of all labels would keep the promise, `InvalidInputError` says what can be promised instead.
+
+    Args:
+        config: What is promised.
+        votes: Votes of labelled images with a fixed number of draws, one entry per model or noise, of the same images.
+        out: A file for the calibration, which `read_calibration` reads.
+        force: Whether to replace another calibration.
+        progress: Called with the candidates done and all candidates.
+
+    >>> from multiguard import read_votes
+    >>> votes = read_votes(folder)  # a folder with the votes of 5 images
+    >>> calibrate(CalibrateConfig(recall=0.8, radius=0.1), [votes])
+    Traceback (most recent call last):
+    multiguard.errors.InvalidInputError: recall: 3 calibration images cannot promise 80 %; it takes at least ...
+    """
+    if out is None:
+        return _calibrate(config, votes, progress)
+    path, hashes = Path(out), [one.manifest_hash for one in votes]
+    request = {"calibrate": to_tree(config), "votes": hashes, "multiguard": __version__}
+    with staged(path, request, kind="another calibration", folders=(), force=force) as stage:
         if stage is not None:
-            (stage / path.name).write_bytes(encode_checked(tree, format=_FORMAT, version=_VERSION))
+            found = _calibrate(config, votes, progress)
+            (stage / path.name).write_bytes(encode_checked(to_tree(found), **_FORMAT))
+            return found
+    return read_calibration(path)
 
 
 def read_calibration(path: str | Path) -> Calibration:
     """A calibration as it was written; a damaged or edited file raises `DataError`."""
     try:
-        return from_tree(Calibration, decode_checked(read_regular(Path(path), _MOST), format=_FORMAT, version=_VERSION))
+        return from_tree(Calibration, decode_checked(read_regular(Path(path), _MOST), **_FORMAT))
     except OSError as error:
         reason = error.strerror or error
         raise DataError(f"{path} cannot be read: {reason}; `multiguard calibrate` writes it") from error
     except (ValueError, InvalidInputError) as error:
         raise DataError(f"{path} cannot be used: {error}; calibrate again to write it") from error
+
+
+@dataclass(frozen=True, eq=False)
+class _Counts:
+    """The hits of some images, and their labels; images are rows."""
+
+    hits: Ints  # (images, c) in how many of all draws each label was returned
+    first: Ints  # the same for the first m draws
+    true: Bools  # (images, c) the true labels
+
+    def __getitem__(self, rows: Any) -> _Counts:
+        return _Counts(self.hits[rows], self.first[rows], self.true[rows])
+
+    def __len__(self) -> int:
+        return len(self.true)
+
+    @property
+    def labelled(self) -> _Counts:
+        """The images that have labels."""
+        return self[self.true.any(axis=1)]
+
+    def returned(self, least: int) -> float:
+        """How many labels an image gets without attack, on average."""
+        return float(np.mean(np.sum(self.first >= least, axis=1)))
+
+    def recall(self, least: int) -> float:
+        """Which fraction of the true labels is among them, on average."""
+        own = self.labelled
+        return float(np.mean(np.sum(own.first >= least, axis=1, where=own.true) / own.true.sum(axis=1)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Some images of one candidate, and what they prove."""
+
+    counts: _Counts
+    k_prime: int | None
+    risk: Risk
+
+    def loss(self, least: int, confidence: float | None) -> float:
+        """The fraction of labels that is missed at most, on average over new images."""
+        own = self.counts.labelled
+        missed = self.risk.missed(own.hits, own.true, least)
+        if confidence is None:
+            mean = (float(np.sum(missed)) + 1) / (len(missed) + 1)
+        else:
+            mean = 1 - mean_at_least(1 - missed, confidence)
+        return mean + self.risk.gap
+
+    def most_hits(self, loss: float, confidence: float | None) -> int:
+        """The most hits that a label may need; 0, so that all labels are returned, if there is none.
+
+        What is missed rises with the hits for every image, and both bounds of its mean rise with it.
+        """
+        low, high = 0, self.risk.draws + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.loss(middle, confidence) <= loss else (low, middle)
+        return low
+
+    def wrong(self, least: int, confidence: float | None) -> float:
+        """The wrong labels at most, on average over new images; without a confidence over these images."""
+        (images, labels), risk = self.counts.true.shape, self.risk
+        found = risk.wrong(self.counts.hits, self.counts.true, least)
+        if confidence is None:
+            mean = float(np.sum(found)) / images
+        else:
+            most = risk.most_wrong(labels, self.k_prime, least)
+            mean = most * (1 - mean_at_least(np.clip(1 - found / most, 0, 1), confidence))
+        cap = labels if self.k_prime is None else min(labels, risk.draws * self.k_prime // least)
+        return min(mean + risk.gap * labels, cap)
+
+    def cost(self, loss: float) -> tuple[bool, float]:
+        """Labels returned without attack and wrong ones under it, on average; first whether nothing is promised."""
+        least = self.most_hits(loss, None)
+        return least == 0, self.loss(1, None) if least == 0 else self.counts.returned(least) + self.wrong(least, None)
+
+
+def _calibrate(
+    config: CalibrateConfig, votes: Sequence[Votes], progress: Callable[[int, int], None] | None
+) -> Calibration:
+    """The calibration of `calibrate`."""
+    hashes = _check_votes(votes)
+    draws = min(one.provenance.draws for one in votes)
+    draws = check_count("draws", min(_DEFAULT_DRAWS, draws) if config.draws is None else config.draws, draws)
+    each = [_counts(one, list(hashes), config.k_prime, draws) for one in votes]
+    candidates = [(index, k_prime) for index, counts in enumerate(each) for k_prime in counts]
+    choosing, setting, testing = _split(len(hashes), config.seed, choose=len(candidates) > 1)
+    risks = [Risk(one.provenance.draws, draws, one.provenance.noise, config.radius) for one in votes]
+
+    def part(candidate: int, rows: Ints) -> _Part:
+        index, k_prime = candidates[candidate]
+        return _Part(each[index][k_prime][rows], k_prime, risks[index])
+
+    costs = list[tuple[bool, float]]()
+    for candidate in range(len(candidates)) if len(candidates) > 1 else ():
+        costs.append(part(candidate, choosing).cost(1 - config.recall))
+        if progress is not None:
+            progress(len(costs), len(candidates))
+    best = min(range(len(costs)), key=costs.__getitem__, default=0)
+    run, own, test = votes[candidates[best][0]].provenance, part(best, setting), part(best, testing)
+    sure = config.confidence if config.confidence is None or config.wrong is None else (1 + config.confidence) / 2
+    least = own.most_hits(1 - config.recall, sure)
+    if least == 0:
+        raise InvalidInputError(_instead(config, own, sure, run.noise))
+    _check_wrong(config, own, least)
+    seen = config.confidence or _TEST_CONFIDENCE
+    names = list(hashes)
+    return Calibration(
+        config=config,
+        k_prime=own.k_prime,
+        least_hits=least,
+        draws=draws,
+        noise=str(run.noise),
+        label_names=run.label_names,
+        model=run.model,
+        classifier={name: getattr(run, name) for name in CLASSIFIER},
+        images=len(own.counts.labelled),
+        votes_draws=run.draws,
+        votes=tuple(one.manifest_hash for one in votes),
+        used=tuple(hashes[names[row]] for row in (*choosing, *setting)),
+        wrong=test.wrong(least, seen) if config.wrong is None else config.wrong,
+        wrong_confidence=seen,
+        test_images=len(test.counts),
+        returned=test.counts.returned(least),
+        achieved=test.counts.recall(least),
+    )
+
+
+def check_classifier(calibration: Calibration, run: Provenance) -> None:
+    """Raises `InvalidInputError` unless these votes are of the classifier, the noise and the labels of a calibration."""
+    named = {name: getattr(run, name) for name in CLASSIFIER} | {"noise": str(run.noise), "labels": run.label_names}
+    wanted = calibration.classifier | {"noise": calibration.noise, "labels": calibration.label_names}
+    if different := [name for name, value in named.items() if wanted.get(name) != value]:
+        raise InvalidInputError(
+            f"the calibration is of {calibration.model} with noise {calibration.noise}, and these votes differ from it "
+            f"in {', '.join(different)}; calibrate with votes like these"
+        )
+
+
+def _check_wrong(config: CalibrateConfig, part: _Part, least: int) -> None:
+    """Raises unless so few wrong labels as the config says are promised from all draws down to `least` hits."""
+    if config.wrong is None or config.confidence is None:
+        return
+    for hits in range(part.risk.draws, least - 1, -1):
+        if (found := part.wrong(hits, (1 + config.confidence) / 2)) > config.wrong:
+            raise InvalidInputError(
+                f"wrong is {plain(config.wrong)}, and {plain_percent(config.recall)} % recall at R = "
+                f"{plain(config.radius)} goes with {round_up(found, 2)} wrong labels here; promise a lower recall, a "
+                "smaller radius or more wrong labels, or take more images"
+            )
+
+
+def _instead(config: CalibrateConfig, part: _Part, confidence: float | None, noise: Noise) -> str:
+    """Why nothing can be promised, and what can."""
+    images, loss = len(part.counts.labelled), 1 - config.recall
+    wanted = f"{plain_percent(config.recall)} % at {noise.radius_words(config.radius)}"
+    needed = int(np.ceil(1 / max(loss - part.risk.gap, 1e-9))) - 1
+    if confidence is None and images < needed:
+        return (
+            f"recall: {images} calibration images cannot promise {plain_percent(config.recall)} %; it takes at least "
+            f"{needed} with labels, and about twice as many in all"
+        )
+    possible = int(100 * (1 - part.loss(1, confidence)))
+    step, end = (float(each) for each in noise.default_grid)
+    radii = [step * place for place in range(int(min(end, config.radius) / step) + 1)]
+
+    def holds(radius: float) -> bool:
+        risk = Risk(part.risk.votes_draws, part.risk.draws, noise, radius)
+        return _Part(part.counts, part.k_prime, risk).loss(1, confidence) <= loss
+
+    low, high = -1, len(radii)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(radii[middle]) else (low, middle)
+    offers = [f"{possible} % at this radius"] if possible > 0 else []
+    offers += [f"{plain_percent(config.recall)} % up to R = {plain(round(radii[low], 9))}"] if low >= 0 else []
+    instead = f"these {images} calibration images can promise {' or '.join(offers)}" if offers else "take more images"
+    return f"recall: only the set of all labels would keep {wanted}, so nothing is promised; {instead}"
+
+
+def _check_votes(votes: Sequence[Votes]) -> dict[str, str]:
+    """The ids of the images that all votes hold, each different in its pixels, with what tells it from others."""
+    if not votes:
+        raise InvalidInputError("votes: nothing to calibrate from; name at least one votes folder")
+    first = votes[0]
+    for one in votes:
+        if not one.provenance.labelled:
+            raise VotesError("a calibration needs the true labels, and these votes have none; vote on labelled images")
+        if one.adaptive:
+            raise VotesError("a calibration needs the same number of draws for all images; vote with a fixed number")
+        if one.provenance.noise.attacker != first.provenance.noise.attacker:
+            raise VotesError("the votes are about different attackers, so that one radius is not the same attack")
+        if (one.rule, one.provenance.label_names) != (first.rule, first.provenance.label_names):
+            raise VotesError("the votes have different labels or rules, so that they cannot be compared")
+    common = set.intersection(*(set(one.ids) for one in votes))
+    pixels = {name: pixel_hash or name for name, pixel_hash in zip(first.ids, first.image_hashes, strict=True)}
+    different = {pixels[name]: name for name in first.ids if name in common}
+    if len(different) < _FEWEST:
+        raise VotesError(f"{len(different)} different images have votes everywhere; a calibration needs {_FEWEST}")
+    return {name: pixel_hash for pixel_hash, name in different.items()}
+
+
+def _counts(votes: Votes, names: list[str], wanted: Sequence[int], draws: int) -> dict[int | None, _Counts]:
+    """The counts of these images, in order, for each k' that is wanted, or that the votes keep."""
+    run, position = votes.provenance, {name: place for place, name in enumerate(votes.ids)}
+    labels, ranks = len(run.label_names), run.k_max
+    if ranks is None and wanted:
+        raise InvalidInputError("k_prime belongs to ranked votes, and these are sets of labels")
+    kept = tuple(dict.fromkeys(wanted)) or tuple(range(1, min(ranks, labels) + 1)) if ranks is not None else (None,)
+    for k_prime in kept:
+        if k_prime is not None and ranks is not None:
+            check_count("k_prime", k_prime, ranks)
+    shape = (len(kept), len(names), labels)
+    hits, first, true = np.zeros(shape, np.int32), np.zeros(shape, np.int32), np.zeros(shape[1:], np.bool_)
+    place = {position[name]: row for row, name in enumerate(names)}
+    for index, image in enumerate(votes):
+        if index not in place:
+            continue
+        row = place[index]
+        true[row, list(image.labels)] = True
+        for number, k_prime in enumerate(kept):
+            each = image.hits if k_prime is None else TopK(k_prime, k_prime).sets(image.ranked, labels)
+            hits[number, row], first[number, row] = each.sum(axis=0), each[:draws].sum(axis=0)
+    return {k_prime: _Counts(hits[number], first[number], true) for number, k_prime in enumerate(kept)}
+
+
+def _split(images: int, seed: int, *, choose: bool) -> tuple[Ints, Ints, Ints]:
+    """The rows that choose, set the hits and test: a fifth, three fifths and a fifth; nobody chooses from one thing."""
+    order = np.random.default_rng(seed).permutation(images)
+    fifth = images // 5
+    chosen = fifth if choose else 0
+    return order[:chosen], order[chosen : images - fifth], order[images - fifth :]
