@@ -189,7 +189,7 @@ def test_own_images(home):
     assert (code, err) == (0, "")
     assert "the ids are those of its images, with their labels, all of them and in order" in out
     assert "not checked: certificates: that the model tests.cli.test_verify:linear_model casts these votes" in out
-    assert "not checked: that the sample of 20 images (seed 0) was chosen blindly" in out
+    assert "not checked: that the config and the sample of images were chosen before the votes were seen" in out
     code, out, err = command("verify", "certificates", *MODEL, "--data", "digits", "--images", 3)
     assert (code, err) == (0, "")
     assert "3 images without noise, classified again: all equal" in out

@@ -12,7 +12,7 @@ from multiguard.attack.voted import execution_notes, voted_classifier
 from multiguard.data.config import DataConfig
 from multiguard.data.image import image_hash
 from multiguard.data.sample import IndexedDataset, Sample
-from multiguard.errors import ImageError, InvalidInputError, ModelError
+from multiguard.errors import ImageError, InvalidInputError
 from multiguard.evaluate import Results
 from multiguard.io.config import from_tree, to_tree
 from multiguard.io.names import shorten_names
@@ -45,6 +45,7 @@ class Redraw:
         self._generator = np.random.default_rng(config.seed)
         chosen = sorted(self._generator.permutation(len(votes))[: config.images].tolist())
         self._rows = [votes.row(position, adaptive=True) for position in chosen]
+        self._samples: dict[str, Sample] = {}  # of these images, once they are read
 
     def same_data(self) -> Iterator[Check]:
         """Whether these are the images, all of them and in order, with the labels and the name in the votes."""
@@ -62,7 +63,10 @@ class Redraw:
         wrong = self._other_labels() if run.labelled else []
         if wrong:
             yield Check(False, f"other labels than in the votes: {shorten_names(wrong, 6)}")
-        if changed := [row.image_id for row in self._rows if not self._same_pixels(row)]:
+        read = {row.image_id: sample for row in self._rows if (sample := self._read(row.image_id)) is not None}
+        changed = [row.image_id for row in self._rows if not _same_pixels(row, read.get(row.image_id))]
+        self._samples = read
+        if changed:
             yield Check(False, f"not the images that were voted on: {shorten_names(changed, 6)}")
         if not (wrong or changed) and named[0] == run.dataset:
             labels = "with their labels, " if run.labelled else ""
@@ -71,10 +75,6 @@ class Redraw:
         if readable := [one.image_id for one in votes.failures if self._read(one.image_id) is not None]:
             text = f"recorded as failed, but can be read: {shorten_names(readable, 6)}"
             yield Check(False, f"{text}; vote again without --on-error record, or say why")
-        if self.data.images is not None:
-            yield Check(
-                None, f"that the sample of {self.data.images} images (seed {self.data.seed}) was chosen blindly"
-            )
 
     def same_votes(self, model: ModelConfig, progress: Progress | None) -> Iterator[Check]:
         """Whether the model has the name in the votes, and casts sampled votes again, those without noise too."""
@@ -97,12 +97,9 @@ class Redraw:
         drawn = [each for row in self._rows for each in self._stretches(row)]
         different: dict[bool, int] = {True: 0, False: 0}  # of draws with noise, and without
         for done, (image_id, stream, first, stored) in enumerate(drawn, start=1):
-            sample, draws = self._read(image_id), len(stored)
-            if sample is None:
-                raise ModelError(f"image {image_id} cannot be read again")
             job = smoother.job(
-                sample.image,
-                draws,
+                self._samples[image_id].image,
+                len(stored),
                 noise_seed=run.noise_seed,
                 image_id=image_id,
                 first_draw=first,
@@ -135,16 +132,16 @@ class Redraw:
         pairs = zip(self._votes.ids, self._votes.labels, strict=True)
         return [name for name, labels in pairs if {*known[self._positions[name]]} != {*labels}]
 
-    def _same_pixels(self, row: VoteRow) -> bool:
-        sample = self._read(row.image_id)
-        return sample is not None and row.image_hash in (None, image_hash(sample.image))
-
     def _read(self, image_id: str) -> Sample | None:
         """The image; None where it cannot be read."""
         try:
             return self._images[self._positions[image_id]]
         except ImageError:
             return None
+
+
+def _same_pixels(row: VoteRow, sample: Sample | None) -> bool:
+    return sample is not None and row.image_hash in (None, image_hash(sample.image))
 
 
 def _named(left_out: list[str], more: list[str]) -> list[tuple[list[str], str]]:
