@@ -1,8 +1,11 @@
 """`multiguard verify`: what agrees passes, and every kind of forgery is found."""
 
 import hashlib
+import json
+import re
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,13 +13,14 @@ import pytest
 import torch
 from tests.pipeline.tiny_run import command
 
+from multiguard.errors import ImageFailure
 from multiguard.evaluate import read_certificates, write_certificates
 from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
 from multiguard.votes import read_votes
 from multiguard.votes.shards import load_manifest, write_shard
 
 MODEL = ["--model", "tests.cli.test_verify:linear_model", "--output", "logits"]
-VOTE = ["vote", *MODEL, "--size", 16, "--data", "digits", "--images", 4, "--sigma", 0.5]
+VOTE = ["vote", *MODEL, "--size", 16, "--data", "digits", "--images", 20, "--sigma", 0.5]
 CERTIFY = ["certify", "votes", "--k", 3, "--k-prime", 1, "--out", "certificates"]
 
 
@@ -38,7 +42,7 @@ def made(tmp_path_factory):
     home = tmp_path_factory.mktemp("verify")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
-        assert command(*VOTE, "--draws", 40, "--out", "votes")[0] == 0
+        assert command(*VOTE, "--draws", 40, "--noise-seed", 0, "--out", "votes")[0] == 0
         more = ["--method", "joint,betting", "--set", "bands=0.9", "--sweep", "k=2", "--sweep", "n=20"]
         assert command(*CERTIFY, *more)[0] == 0
     return home
@@ -94,10 +98,10 @@ def test_tuned(home):
     assert code == 0, err
     code, out, err = command("verify", "certificates")
     assert (code, err) == (0, ""), out
-    assert "2 of 4 images: by the record the others chose the config; which they are is not checked" in out
+    assert "10 of 20 images: by the record the others chose the config; which they are is not checked" in out
     code, out, err = command("verify", "certificates", "--tuned", "tuned.json")
     assert (code, err) == (0, ""), out
-    assert "2 of 4 images: all that had no part in the choice of TopK(k=9, k_prime=" in out
+    assert "10 of 20 images: all that had no part in the choice of TopK(k=9, k_prime=" in out
     code, _, err = command("tune", "votes", "--radius", 0.01, "--k", 9, "--set", "seed=1", "--out", "other.json")
     assert code == 0, err
     code, out, err = command("verify", "certificates", "--tuned", "other.json")
@@ -150,17 +154,128 @@ def test_damage(home):
         assert path.name in failed[-1]
 
 
-def test_altered_votes(home):
-    """Votes that the model does not cast are found when they are drawn again, though every checksum agrees."""
-    manifest, votes = load_manifest(home / "votes"), read_votes("votes")
-    rows = [replace(row, votes=row.ranked[:, [1, 0, *range(2, 10)]]) for row in votes]
-    shard = write_shard(home / "votes", manifest, 0, rows, [])
-    type(manifest)(manifest.provenance, manifest.shard_images, (shard,)).save(home / "votes")
+def rewrite(rows, provenance=None, failures=(), force=()):
+    """Write the votes again with these rows, as a forger would, and everything that is made of them."""
+    votes = load_manifest(Path("votes"))
+    run = replace(votes.provenance if provenance is None else provenance, image_ids=ids_of(rows, failures, votes))
+    manifest = replace(votes, provenance=run, shards=None)
+    shard = write_shard(Path("votes"), manifest, 0, rows, failures)
+    replace(manifest, shards=(shard,)).save(Path("votes"))
     assert command(*CERTIFY, "--force")[0] == 0
     assert verified() == (0, [])
-    code, failed = verified(*MODEL, "--images", 1, "--set", "draws=5")
-    assert code == 1
-    assert "5 of 5 draws, drawn again, have other labels, though device, precision and versions are those" in failed[0]
+
+
+def ids_of(rows, failures, votes):
+    kept = {*(row.image_id for row in rows), *(failure.image_id for failure in failures)}
+    return tuple(name for name in votes.provenance.image_ids if name in kept)
+
+
+def finding(*options):
+    code, failed = verified(*options)
+    assert (code, len(failed)) == (1, 1), failed
+    return failed[0]
+
+
+def by_radius():
+    """The votes, those of the images of the largest radii last."""
+    radii = read_certificates("certificates").certificates.radii["joint"]
+    votes = read_votes("votes")
+    return [votes.row(int(position)) for position in np.argsort([each.sum() for each in radii])]
+
+
+def test_own_images(home):
+    """Images, labels and names are compared without a model, and what is not checked is listed."""
+    code, out, err = command("verify", "certificates", "--data", "digits")
+    assert (code, err) == (0, "")
+    assert "the ids are those of its images, with their labels, all of them and in order" in out
+    assert "not checked: certificates: that the model tests.cli.test_verify:linear_model casts these votes" in out
+    assert "not checked: that the config and the sample of images were chosen before the votes were seen" in out
+    code, out, err = command("verify", "certificates", *MODEL, "--data", "digits", "--images", 3)
+    assert (code, err) == (0, "")
+    assert "3 images without noise, classified again: all equal" in out
+    assert "not checked: the votes of the other 17 images, and the other draws of these" in out
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_dropped_images(home, renamed):
+    """The 7 worst of 20 images are dropped and the shards rewritten, as 20 random images or as 13 of them."""
+    run = load_manifest(Path("votes")).provenance
+    kept = sorted(by_radius()[7:], key=lambda row: run.image_ids.index(row.image_id))
+    if renamed:
+        run = replace(run, dataset=run.dataset.replace("20 random", "13 random"))
+        source = json.loads(Path("votes/source.json").read_text())
+        source["data"]["images"] = 13
+        Path("votes/source.json").write_text(json.dumps(source))
+    rewrite(kept, run)
+    for options in (["--data", "digits"], MODEL):
+        text = f"the votes are not of the images of {run.dataset}, in order: "
+        assert f"FAILED  {text}" in finding(*options)
+
+
+def test_failed_images(home):
+    """An image that is recorded as failed, and can be read, is found."""
+    *rows, last = read_votes("votes")
+    rewrite(rows, failures=[ImageFailure(last.image_id, "the file is empty; replace it")])
+    assert f"recorded as failed, but can be read: {last.image_id}" in finding("--data", "digits")
+
+
+@pytest.mark.parametrize("part", ["data", "labels"])
+def test_forged_data(home, part):
+    """Another dataset's name, and true labels that were replaced by those that stay, are found."""
+    run, rows = load_manifest(Path("votes")).provenance, [*read_votes("votes")]
+    if part == "data":
+        rewrite(rows, replace(run, dataset=run.dataset.replace("digits", "coco")))
+        assert "the votes name digits (coco test" in finding("--data", "digits")
+        return
+    rows[4] = replace(rows[4], labels=tuple(sorted({*rows[4].ranked[0][:2].tolist()})))
+    rewrite(rows)
+    assert f"other labels than in the votes: {rows[4].image_id}" in finding("--data", "digits")
+
+
+@pytest.mark.parametrize("part", ["provenance", "source"])
+def test_forged_model_name(home, part):
+    """Another model's name, in the votes or where the page takes it from, is found."""
+    run, rows = load_manifest(Path("votes")).provenance, [*read_votes("votes")]
+    if part == "source":
+        source = json.loads(Path("votes/source.json").read_text())
+        source["model"]["spec"] = "coco-0.5"
+        Path("votes/source.json").write_text(json.dumps(source))
+    rewrite(rows, replace(run, model="resnet50") if part == "provenance" else run)
+    name = "resnet50 (resnet50)" if part == "provenance" else "coco-0.5 (tests.cli.test_verify:linear_model)"
+    assert f"the votes name the model {name}, but it is tests.cli.test_verify:linear_model" in finding(*MODEL)
+
+
+@pytest.mark.parametrize("part", ["votes", "bare"])
+def test_altered_votes(home, part):
+    """Votes that the model does not cast, with noise or without, are found when they are drawn again."""
+    rows = [replace(row, **{part: getattr(row, part)[:, [1, 0, *range(2, 10)]]}) for row in read_votes("votes")]
+    rewrite(rows)
+    text = finding(*MODEL, "--images", 2, "--set", "draws=5")
+    if part == "bare":
+        assert "2 of 2 images without noise have other labels than the votes say" in text
+    else:
+        assert "10 of 10 draws, drawn again, have other labels, though device, precision and versions are" in text
+
+
+def test_page_and_tables(home):
+    """The page and its tables are made again: an edited number, sentence or table is found."""
+    assert command("report", "certificates", "--title", "Mine", "--out", "report.html")[0] == 0
+    code, out, _ = command("verify", "certificates")
+    assert code == 0, out
+    assert "report.html: every number and sentence is made from the certificates" in out
+    assert "tables, made again: equal" in out
+    assert "not checked: report.html: its title, its commands and its thumbnails" in out
+    page, table = Path("report.html"), Path("tables/methods.csv")
+    text = page.read_text()
+    statement = re.search(r'<span data-score="recall">([0-9.]+)</span>', text)[0]
+    sizes = re.search(r'"recall":\[[0-9.]+', text)[0]
+    for old, new in ((statement, statement[:27] + "99.9</span>"), (sizes, '"recall":[0.999'), (text, "no page")):
+        page.write_text(text.replace(old, new))
+        assert page.read_text() != text
+        assert "report.html" in finding()
+    page.write_text(text)
+    table.write_text(table.read_text().replace("0.", "1.", 1))
+    assert "not what the certificates say: methods.csv" in finding()
 
 
 def test_other_model(home):

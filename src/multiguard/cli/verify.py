@@ -17,37 +17,49 @@ _Votes = Annotated[Path | None, Option(help="The votes folder [votes beside the 
 _Tuned = Annotated[Path | None, Option(help="The record of tune that chose the config.", metavar="FILE")]
 _MODEL_HELP = {"spec": "The model: draw a sample of the votes again."}
 _Model = Annotated[dict[str, Any], Fields(("spec", "output"), ModelConfig, _MODEL_HELP)]
-_Config = Annotated[dict[str, Any], Fields(("images",), VerifyConfig)]
+_Config = Annotated[dict[str, Any], Fields(("data", "root", "images"), VerifyConfig)]
 _DIFFERS = 1
+_WORDS = {True: "ok      ", False: "FAILED  ", None: "not checked: "}
 
 
 @with_options
 def verify_command(run: _Run, config: _Config, model: _Model, votes: _Votes = None, tuned: _Tuned = None) -> None:
     """Verify certificates: certify the votes again, check every checksum, and compare bit by bit.
 
-    With --model, a random sample of the votes is drawn again, of a run those of its main arm. Exit code 0: all agrees;
-    1: something differs; 2: it could not be checked.
+    With --data or --root, all ids, labels and names are compared with your images. With --model a random sample of the
+    votes is drawn again, of a run those of its main arm. The page and the tables beside the certificates are made
+    again. Exit code 0: all that was checked agrees; 1: something differs; 2: it could not be checked.
 
-    Example: multiguard verify runs/certificates --model runs/digits
+    Example: multiguard verify runs/certificates --model runs/digits --data digits
     """
-    from multiguard.run.arms import find_certificates
+    from multiguard.run.arms import beside_certificates, find_certificates
     from multiguard.verify import verify
 
-    folders = [*find_certificates(run).values()]
+    folders = find_certificates(run)
     if len(folders) > 1 and (votes or tuned) is not None:
         raise InvalidInputError("--votes and --tuned are of one certificates folder; name that folder instead of a run")
-    if "spec" not in model and (useless := [*model, *config]):
+    own_images = bool(config.keys() & {"data", "root", "split", "table"})
+    drawing = config.keys() - ({"data", "root", "split", "table", "images", "seed"} if own_images else set())
+    if "spec" not in model and (useless := [*model, *drawing]):
         raise InvalidInputError(f"{useless[0]} is about the votes to draw again; name --model too")
-    failed = 0
-    for folder in folders:
-        # The other arms of a run have models of their own.
-        drawn_with = ModelConfig(**model) if model and folder == folders[0] else None
-        with progress_bar("steps") as progress:
-            named = {"votes": votes, "tuned": tuned}
-            for check in verify(VerifyConfig(**config), folder, model=drawn_with, progress=progress, **named):
-                print_line(f"{'ok    ' if check.passed else 'FAILED'}  {check.text}")
-                failed += not check.passed
-    if failed:
+    page = beside_certificates(folders[""], "report.html")
+    found: dict[bool | None, list[str]] = {True: [], False: [], None: []}
+    with progress_bar("steps") as progress:
+        for check in verify(
+            VerifyConfig(**config),
+            folders,
+            votes=votes,
+            tuned=tuned,
+            model=ModelConfig(**model) if model else None,
+            page=page if page.exists() else None,
+            progress=progress,
+        ):
+            found[check.passed].append(check.text)
+            if check.passed is not None:
+                print_line(f"{_WORDS[check.passed]}{check.text}")
+    for text in found[None]:
+        print_line(f"{_WORDS[None]}{text}")
+    if failed := len(found[False]):
         print_line(f"{failed} {'check' if failed == 1 else 'checks'} failed: do not rely on these certificates")
         raise typer.Exit(_DIFFERS)
-    print_line("all agrees" + ("" if model else "; --model MODEL also draws a sample of the votes again"))
+    print_line("all that was checked agrees")

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from multiguard.evaluate import Certificates, Curve, Results
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.evaluate.scores import certified_sizes
 from multiguard.io.files import require_folder, write_atomically
+from multiguard.io.records import decode_json
 from multiguard.io.rounding import confidence, plain, plain_percent, up_to_digits
 from multiguard.report.study import Family, Study
 from multiguard.report.thumbnails import Thumbnail, make_thumbnails
@@ -86,17 +88,52 @@ def write_page(
     illustrated = proved.noise, float(study.grid[study.start])
     made, others = ({}, {}) if images is None else make_thumbnails(images, hashes, illustrated, progress)
     replaced = [*others.values()].count("replaced")
+    given = images is not None and "no image" not in others.values()
+    write_text(path, _page_text(study, (shown, at_random), made, gallery=gallery, replaced=replaced, given=given))
+    return replaced
+
+
+def _page_text(
+    study: Study,
+    chosen: tuple[list[int], int],
+    thumbnails: Mapping[str, Thumbnail],
+    *,
+    gallery: int | None,
+    replaced: int,
+    given: bool,
+) -> str:
+    shown, at_random = chosen
     values = {
         "shown": len(shown),
         "at_random": at_random,
-        "illustrated": sum(bool(looks) for *_, looks in made.values()),
+        "illustrated": sum(bool(looks) for *_, looks in thumbnails.values()),
         "replaced": replaced,
-        "missing": len(shown) - len(made) - replaced,
-        "images_given": images is not None and "no image" not in others.values(),
+        "missing": len(shown) - len(thumbnails) - replaced,
+        "images_given": given,
     }
-    data = _page_data(study, shown, made)
-    write_text(path, render_page("report.html", _SCRIPTS, data, **values, **_words(study), **_scores(study)))
-    return replaced
+    words = _words(study)
+    commands = words["commands"]
+    made = {"title": study.title, "commands": commands, "gallery": gallery, "replaced": replaced, "given": given}
+    data = {**_page_data(study, shown, thumbnails), "made": made}
+    return render_page("report.html", _SCRIPTS, data, **values, **words, **_scores(study))
+
+
+def page_again(text: str, main: Results, beside: Mapping[str, Results]) -> str:
+    """What the page `text` must be if it is made of these certificates, with its own title, commands and thumbnails.
+
+    A text that is no page raises `ValueError`.
+    """
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    try:
+        stored = decode_json("" if found is None else found[1], dict[str, Any])
+        made, gallery = stored["made"], stored["made"]["gallery"]
+        study = Study(main, beside, made["title"], made["commands"])
+        looks = {one["id"]: (*one["thumbnail"], one["looks"]) for one in stored["images"] if one["thumbnail"]}
+        thumbnails = {name: (pixels, height, width, more) for name, (pixels, width, height, more) in looks.items()}
+        flags = {"gallery": gallery, "replaced": made["replaced"], "given": made["given"]}
+        return _page_text(study, _shown(study, gallery), thumbnails, **flags)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError("its data are not those of a page of this version") from error
 
 
 def _shown(study: Study, gallery: int | None) -> tuple[list[int], int]:

@@ -1,6 +1,6 @@
 """An audit of certificates: what can be computed again is, and compared bit by bit with what is stored."""
 
-from multiguard.verify.checks import Check, verify
-from multiguard.verify.config import VerifyConfig
+from multiguard.verify.checks import verify
+from multiguard.verify.config import Check, VerifyConfig
 
 __all__ = ["Check", "VerifyConfig", "verify"]

@@ -1,7 +1,6 @@
 """Each claim, curve and copy of a certificates folder, compared with what its votes prove when certified again."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 
@@ -16,76 +15,109 @@ from multiguard.evaluate import (
     read_certificates,
     read_tuned,
 )
-from multiguard.evaluate.certificate_files import CURVES_NAME, LABELS_NAME, curves_text, labels_text
+from multiguard.evaluate.certificate_files import curves_text
 from multiguard.evaluate.results import plain_provenance
-from multiguard.io.files import read_regular
 from multiguard.io.names import shorten_names
 from multiguard.models.config import ModelConfig
-from multiguard.verify.config import VerifyConfig
+from multiguard.verify.config import Check, Progress, VerifyConfig
+from multiguard.verify.copies import csv_files, page_files
 from multiguard.votes import Votes, read_votes
 from multiguard.votes.shards import MANIFEST_NAME
-
-Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was compared."""
-
-    passed: bool
-    text: str
 
 
 def verify(
     config: VerifyConfig,
-    certificates: Path,
+    certificates: Path | Mapping[str, Path],
     *,
     votes: Path | None = None,
     tuned: Path | None = None,
     model: ModelConfig | None = None,
+    page: Path | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Check]:
-    """Yield each check as it is done; what cannot be checked at all raises an error.
+    """Yield each check as it is done, and what is not checked; what cannot be checked at all raises an error.
 
     Every shard of votes is compared with its checksum, the votes with the checksum in the certificates, and every
-    claim, curve and copy with what the votes prove when they are certified again.
+    claim, curve and copy with what the votes prove when they are certified again. With a dataset or a model the images
+    and the names are compared too, and with a model a sample of the votes is drawn again.
 
     Args:
-        config: Which votes are drawn again.
-        certificates: A certificates folder.
-        votes: Its votes folder; by default the folder `votes` beside it.
+        config: The dataset, and which votes are drawn again.
+        certificates: A certificates folder, or those of a run by the names of its arms, the main one first.
+        votes: The votes folder; by default the folder `votes` beside each of them.
         tuned: The record of `tune` that chose the config, if there is one.
-        model: The model to draw votes with again; None to draw none.
+        model: The model to draw votes of the main arm with again; None to draw none.
+        page: The page that `report` made of the certificates, its tables beside it; None to compare none.
         progress: Called with what is being done, how much of it is done, and how much there is.
     """
-    try:
-        certified = read_certificates(certificates)
-    except DataError as error:
-        yield Check(False, str(error))
-        return
-    yield Check(True, f"{certificates}: certificates.parquet is intact, sha256 {certified.certificates_hash}")
-    folder = votes or certificates.parent / "votes"
+    folders = {"": certificates} if isinstance(certificates, Path) else certificates
+    read: dict[str, Results] = {}
+    for name, folder in folders.items():
+        try:
+            read[name] = read_certificates(folder)
+        except DataError as error:
+            yield Check(False, str(error))
+    for name, certified in read.items():
+        folder, main = folders[name], name == next(iter(folders))
+        yield Check(True, f"{folder}: certificates.parquet is intact, sha256 {certified.certificates_hash}")
+        stored = yield from _votes(votes or folder.parent / "votes", certified)
+        if stored is not None:
+            yield from _proved(certified, stored, tuned, progress)
+            yield csv_files(folder, certified)
+            yield from _origin(config, folder, certified, stored, model if main else None, progress)
+    if page is not None and len(read) == len(folders):
+        (_, first), *beside = read.items()
+        yield from page_files(page, first, dict(beside))
+    yield Check(None, "that the config and the sample of images were chosen before the votes were seen")
+
+
+def _votes(folder: Path, certified: Results) -> Generator[Check, None, Votes | None]:
+    """The votes that the certificates were made from; None where they are not in the folder."""
     if not (folder / MANIFEST_NAME).exists():
         raise InvalidInputError(f"{folder} holds no votes to certify again; name their folder with --votes")
     try:
-        stored_votes = read_votes(folder)
+        votes = read_votes(folder)
     except VotesError as error:
         yield Check(False, str(error))
-        return
-    if stored_votes.manifest_hash != certified.votes_hash:
+        return None
+    if votes.manifest_hash != certified.votes_hash:
         yield Check(False, f"the certificates were not made from the votes in {folder}; --votes names others")
-        return
+        return None
     yield Check(True, f"{folder}: the votes that the certificates name; the checksum of every shard agrees")
+    return votes
+
+
+def _proved(certified: Results, votes: Votes, tuned: Path | None, progress: Progress | None) -> Iterator[Check]:
+    """Certify the votes again, those of a part of the images if only that part is certified."""
     stored = certified.certificates
     if "tuned" in certified.source or tuned is not None:
-        yield _choice(tuned, certified, stored_votes)
-        stored_votes = stored_votes.subset({*stored.ids, *(failure.image_id for failure in stored.failures)})
-    yield from _claims(certified, stored_votes, progress)
-    yield _copies(certificates, certified)
-    if model is not None:
-        from multiguard.verify.redraw import redraw
+        yield _choice(tuned, certified, votes)
+        votes = votes.subset({*stored.ids, *(failure.image_id for failure in stored.failures)})
+    yield from _claims(certified, votes, progress)
 
-        yield from redraw(config, certificates, certified, stored_votes, model, progress)
+
+def _origin(
+    config: VerifyConfig,
+    folder: Path,
+    certified: Results,
+    votes: Votes,
+    model: ModelConfig | None,
+    progress: Progress | None,
+) -> Iterator[Check]:
+    """Whether the votes are those of the named model on the named images."""
+    if config.opens_data or model is not None:
+        from multiguard.verify.redraw import Redraw
+
+        again = Redraw(config, folder, certified, votes)
+        found = [*again.same_data()]
+        yield from found
+        if model is not None and not any(check.passed is False for check in found):
+            yield from again.same_votes(model, progress)
+    run = votes.provenance
+    if config.data is None:
+        yield Check(None, f"{folder}: that the images are those of {run.dataset}; --data NAME compares with yours")
+    if model is None:
+        yield Check(None, f"{folder}: that the model {run.model} casts these votes; --model MODEL draws some again")
 
 
 def _choice(record: Path | None, certified: Results, votes: Votes) -> Check:
@@ -169,16 +201,3 @@ def _same_curves(certified: Results, votes: Votes, again: Certificates) -> Check
     if wrong:
         return Check(False, f"curves that the votes do not prove: those of {'; '.join(wrong)}")
     return Check(True, f"{len(ordered)} curves, computed again: all equal")
-
-
-def _copies(folder: Path, certified: Results) -> Check:
-    """Compare the CSV files, which nothing reads back, with the certificates."""
-    texts = {
-        CURVES_NAME: curves_text(certified.curves),
-        LABELS_NAME: labels_text(certified.labels, certified.certificates.noise),
-    }
-    there = [name for name in texts if (folder / name).is_file()]
-    wrong = [name for name in there if read_regular(folder / name) != texts[name].encode()]
-    if wrong:
-        return Check(False, f"not what the certificates say, though it lies beside them: {', '.join(wrong)}")
-    return Check(True, f"{' and '.join(there) or 'no CSV file'} beside them: equal")
