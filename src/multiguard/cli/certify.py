@@ -13,7 +13,8 @@ from multiguard.errors import InvalidInputError
 from multiguard.evaluate.config import CertifyConfig, SweepConfig
 
 if TYPE_CHECKING:
-    from multiguard.evaluate import LabelSource, Results, Tuned
+    from multiguard.certify import Rule
+    from multiguard.evaluate import LabelSource, Results
 
 _Votes = Annotated[Path, Argument(help="The votes folder.")]
 _Config = Annotated[CertifyConfig, Fields(("k", "k_prime", "threshold", "alpha", "draws", "methods"))]
@@ -22,8 +23,8 @@ _Sweep = Annotated[
     list[str] | None,
     Option(help="Vary k, k_prime, threshold, n or alpha, as in k=1,3,5; repeat for several.", metavar="NAME=VALUES"),
 ]
-_Tuned = Annotated[
-    Path | None, Option(help="A record of tune: certify with its choice, without the images that made it.")
+_Calibration = Annotated[
+    Path | None, Option(help="A calibration: certify its rule, without the images that it was made from.")
 ]
 _Out = Annotated[
     Path | None, Option(help="The folder to write [certificates beside the votes, or certificates-CONFIG].")
@@ -36,7 +37,7 @@ def certify_command(
     config: _Config,
     no_labels: _NoLabels = False,
     sweep: _Sweep = None,
-    tuned: _Tuned = None,
+    calibration: _Calibration = None,
     out: _Out = None,
     force: Force = False,
 ) -> None:
@@ -47,7 +48,7 @@ def certify_command(
 
     Example: multiguard certify runs/votes --k 4 --k-prime 2 --method all --out runs/certificates
     """
-    from multiguard.evaluate import certify_votes, read_tuned
+    from multiguard.evaluate import certify_votes, read_calibration
     from multiguard.evaluate.certification import certify_request
     from multiguard.io.files import check_content, check_inside
     from multiguard.votes import read_votes
@@ -55,17 +56,19 @@ def certify_command(
 
     whole, source, choice = read_votes(votes), read_source(votes), None
     taken = whole
-    if tuned is not None:
-        choice = read_tuned(tuned)
-        config, taken = _chosen(config, choice), choice.others(whole)
-        source["tuned"] = {"left_out": len(whole) - len(taken), "radius": choice.config.radius}
+    if calibration is not None:
+        choice = read_calibration(calibration)
+        config, taken = _chosen(config, choice.rule), choice.others(whole)
+        source["calibration"] = {"left_out": len(whole) - len(taken), "radius": choice.config.radius}
     varied = from_settings(SweepConfig, sweep or (), "--sweep")
     varied.configs(config, taken.provenance)  # a mistake in an option is named before anything about folders
     labels: LabelSource = "pilot" if no_labels else "truth"
     request = certify_request(config, taken, varied, labels)
     folder = out or votes.parent / "certificates"
     if out is None and not force:
-        folder = _own_folder(folder, config, [*([labels] if no_labels else []), *(["tuned"] if tuned else [])], request)
+        folder = _own_folder(
+            folder, config, [*([labels] if no_labels else []), *(["calibrated"] if calibration else [])], request
+        )
     check_content(folder, "certificates")
     if folder.parent == votes.parent:
         check_inside(votes.parent, folder)
@@ -73,7 +76,7 @@ def certify_command(
     with progress_bar("steps") as progress:
         written = certify_votes(config, taken, sweep=varied, out=folder, progress=progress, **more)
     if choice is not None:
-        echo(f"{len(whole) - len(taken)} images chose {choice.best.config.rule.text}, and are not certified")
+        echo(f"{len(whole) - len(taken)} images chose {choice.rule.text}, and are not certified")
     _show(written)
     echo(f"certificates.parquet, curves.csv and labels.csv: {folder}")
 
@@ -103,12 +106,11 @@ def _why_nothing(written: "Results") -> str | None:
     return nothing_words(draws, rule, labels, alpha, method)
 
 
-def _chosen(config: CertifyConfig, choice: "Tuned") -> CertifyConfig:
-    """The config with the rule that was chosen; a rule of its own is refused."""
-    rule = choice.best.config.rule
+def _chosen(config: CertifyConfig, rule: "Rule") -> CertifyConfig:
+    """The config with the rule of a calibration; a rule of its own is refused."""
     for name in ("k", "k_prime", "threshold"):
         if getattr(config, name) is not None:
-            raise InvalidInputError(f"{name} is given beside a tuned choice, which is {rule}; leave out one of them")
+            raise InvalidInputError(f"{name} is given with a calibration, whose rule is {rule}; leave out one of them")
     return config.with_rule(rule)
 
 

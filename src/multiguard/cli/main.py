@@ -45,8 +45,8 @@ _PANELS = {
         "train": "Train a base classifier under noise and write its model folder.",
         "models": "List the built-in models, or show the card of one.",
         "vote": "Classify many noisy copies of each image and keep every vote.",
-        "tune": "Choose k' or the threshold, and the best of several models, for one radius.",
         "certify": "Certify the votes of every image and average the scores over radii.",
+        "calibrate": "Promise that the returned labels hold a fraction of the true ones, even under attack.",
         "report": "Make the page of a run with its figures and tables, or compare several runs.",
     },
     "Also": {

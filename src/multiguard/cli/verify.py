@@ -14,7 +14,7 @@ from multiguard.verify.config import VerifyConfig
 
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
 _Votes = Annotated[Path | None, Option(help="The votes folder [votes beside the certificates].")]
-_Tuned = Annotated[Path | None, Option(help="The record of tune that chose the config.", metavar="FILE")]
+_Calibration = Annotated[Path | None, Option(help="The calibration that chose the rule.", metavar="FILE")]
 _MODEL_HELP = {"spec": "The model: draw a sample of the votes again."}
 _Model = Annotated[dict[str, Any], Fields(("spec", "output"), ModelConfig, _MODEL_HELP)]
 _Config = Annotated[dict[str, Any], Fields(("data", "root", "images"), VerifyConfig)]
@@ -23,7 +23,9 @@ _WORDS = {True: "ok      ", False: "FAILED  ", None: "not checked: "}
 
 
 @with_options
-def verify_command(run: _Run, config: _Config, model: _Model, votes: _Votes = None, tuned: _Tuned = None) -> None:
+def verify_command(
+    run: _Run, config: _Config, model: _Model, votes: _Votes = None, calibration: _Calibration = None
+) -> None:
     """Verify certificates: certify the votes again, check every checksum, and compare bit by bit.
 
     With --data or --root, all ids, labels and names are compared with your images. With --model a random sample of the
@@ -36,8 +38,10 @@ def verify_command(run: _Run, config: _Config, model: _Model, votes: _Votes = No
     from multiguard.verify import verify
 
     folders = find_certificates(run)
-    if len(folders) > 1 and (votes or tuned) is not None:
-        raise InvalidInputError("--votes and --tuned are of one certificates folder; name that folder instead of a run")
+    if len(folders) > 1 and (votes or calibration) is not None:
+        raise InvalidInputError(
+            "--votes and --calibration are of one certificates folder; name that folder instead of a run"
+        )
     own_images = bool(config.keys() & {"data", "root", "split", "table"})
     drawing = config.keys() - ({"data", "root", "split", "table", "images", "seed"} if own_images else set())
     if "spec" not in model and (useless := [*model, *drawing]):
@@ -49,7 +53,7 @@ def verify_command(run: _Run, config: _Config, model: _Model, votes: _Votes = No
             VerifyConfig(**config),
             folders,
             votes=votes,
-            tuned=tuned,
+            calibration=calibration,
             model=ModelConfig(**model) if model else None,
             page=page if page.exists() else None,
             progress=progress,

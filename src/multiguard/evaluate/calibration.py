@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,12 +21,13 @@ from multiguard.evaluate.risk import Risk
 from multiguard.io.config import Config, Count, Fraction, NotNegative, Positive, Whole, described, from_tree, to_tree
 from multiguard.io.files import read_regular
 from multiguard.io.records import decode_checked, encode_checked
-from multiguard.io.rounding import plain, plain_percent, round_up
+from multiguard.io.rounding import percent, plain, plain_percent, round_up
 from multiguard.io.writer import staged
+from multiguard.models.built_in import built_in_weights
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
-    from multiguard.votes import Provenance, Votes
+    from multiguard.votes import Votes
 
 CALIBRATION_NAME = "calibration.json"
 NOT_PROMISED = (
@@ -37,8 +38,7 @@ _FORMAT: dict[str, Any] = {"format": "multiguard-calibration", "version": 2}
 _MOST = 1 << 28  # bytes of a file
 _TEST_CONFIDENCE = 0.95  # of the wrong labels where no confidence is asked for
 _DEFAULT_DRAWS, _FEWEST = 120, 5
-# What is the same wherever the same classifier runs.
-CLASSIFIER = ("classifier_hash", "weights_hash", "code_hash", "score_threshold", "precision", "clamp")
+_CLASSIFIER = ("classifier_hash", "weights_hash", "code_hash", "score_threshold", "precision", "clamp")
 
 
 class CalibrateConfig(Config, frozen=True):
@@ -114,12 +114,12 @@ class Calibration(Config, frozen=True):
 
     @property
     def rule(self) -> Threshold:
-        """The smoothed classifier that the returned labels estimate: each label of at least this probability."""
-        return Threshold(self.least_hits / self.draws, k_prime=self.k_prime)
+        """The smoothed classifier that the returned labels estimate; h hits of m draws are enough for its threshold."""
+        return Threshold((2 * self.least_hits - 1) / (2 * self.draws), k_prime=self.k_prime)
 
     def others(self, votes: Votes) -> Votes:
         """The votes of all images that neither chose nor calibrated; of another classifier, `InvalidInputError`."""
-        check_classifier(self, votes.provenance)
+        check_classifier(self, classifier_facts(votes.provenance), votes.provenance.label_names)
         used, hashes = set(self.used), zip(votes.ids, votes.image_hashes, strict=True)
         kept = {name for name, pixel_hash in hashes if (pixel_hash or name) not in used}
         if not kept:
@@ -155,6 +155,25 @@ class Calibration(Config, frozen=True):
         attack = f", even if {allowed} was made" if config.radius else ", if it was not attacked"
         words = f"On average the returned labels hold at least {plain_percent(config.recall)} % of the true labels"
         return f"{words} of an image{attack}{sure}{self._wrong_words}."
+
+    @property
+    def how(self) -> str:
+        """How the labels are found, as a sentence."""
+        top = "" if self.k_prime is None else f" among the {self.k_prime} best"
+        return (
+            f"A label is returned if at least {self.least_hits} of {self.draws} fresh draws have it{top} (noise "
+            f"{self.noise}). {self.images} images with labels, {self.votes_draws} draws each, calibrated this."
+        )
+
+    @property
+    def expected(self) -> str:
+        """What images that had no part show, as a sentence."""
+        if self.returned is None or self.achieved is None:
+            return ""
+        return (
+            f"Without attack, {self.test_images} other images get {round_up(self.returned, 1)} labels on average, "
+            f"which hold {percent(self.achieved)} of their true ones."
+        )
 
     @property
     def _wrong_words(self) -> str:
@@ -217,21 +236,21 @@ def read_calibration(path: str | Path) -> Calibration:
 
 
 @dataclass(frozen=True, eq=False)
-class _Counts:
+class Counts:
     """The hits of some images, and their labels; images are rows."""
 
     hits: Ints  # (images, c) in how many of all draws each label was returned
     first: Ints  # the same for the first m draws
     true: Bools  # (images, c) the true labels
 
-    def __getitem__(self, rows: Any) -> _Counts:
-        return _Counts(self.hits[rows], self.first[rows], self.true[rows])
+    def __getitem__(self, rows: Any) -> Counts:
+        return Counts(self.hits[rows], self.first[rows], self.true[rows])
 
     def __len__(self) -> int:
         return len(self.true)
 
     @property
-    def labelled(self) -> _Counts:
+    def labelled(self) -> Counts:
         """The images that have labels."""
         return self[self.true.any(axis=1)]
 
@@ -246,10 +265,10 @@ class _Counts:
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class Part:
     """Some images of one candidate, and what they prove."""
 
-    counts: _Counts
+    counts: Counts
     k_prime: int | None
     risk: Risk
 
@@ -304,9 +323,9 @@ def _calibrate(
     choosing, setting, testing = _split(len(hashes), config.seed, choose=len(candidates) > 1)
     risks = [Risk(one.provenance.draws, draws, one.provenance.noise, config.radius) for one in votes]
 
-    def part(candidate: int, rows: Ints) -> _Part:
+    def part(candidate: int, rows: Ints) -> Part:
         index, k_prime = candidates[candidate]
-        return _Part(each[index][k_prime][rows], k_prime, risks[index])
+        return Part(each[index][k_prime][rows], k_prime, risks[index])
 
     costs = list[tuple[bool, float]]()
     for candidate in range(len(candidates)) if len(candidates) > 1 else ():
@@ -330,7 +349,7 @@ def _calibrate(
         noise=str(run.noise),
         label_names=run.label_names,
         model=run.model,
-        classifier={name: getattr(run, name) for name in CLASSIFIER},
+        classifier=classifier_facts(run),
         images=len(own.counts.labelled),
         votes_draws=run.draws,
         votes=tuple(one.manifest_hash for one in votes),
@@ -343,18 +362,28 @@ def _calibrate(
     )
 
 
-def check_classifier(calibration: Calibration, run: Provenance) -> None:
-    """Raises `InvalidInputError` unless these votes are of the classifier, the noise and the labels of a calibration."""
-    named = {name: getattr(run, name) for name in CLASSIFIER} | {"noise": str(run.noise), "labels": run.label_names}
-    wanted = calibration.classifier | {"noise": calibration.noise, "labels": calibration.label_names}
-    if different := [name for name, value in named.items() if wanted.get(name) != value]:
+def classifier_facts(run: Any) -> dict[str, Any]:
+    """What is the same wherever the same classifier runs with the same noise, from the provenance of its votes.
+
+    The networks of a built-in classifier, one of arrays and one of torch, have the same weights file.
+    """
+    facts = {name: getattr(run, name) for name in _CLASSIFIER} | {"noise": str(run.noise)}
+    return facts | {"classifier_hash": None} if run.weights_hash in built_in_weights() else facts
+
+
+def check_classifier(calibration: Calibration, facts: Mapping[str, Any], label_names: Sequence[str]) -> None:
+    """Raises `InvalidInputError` unless these `classifier_facts` and labels are those of a calibration."""
+    different = [name for name, value in facts.items() if calibration.classifier.get(name) != value]
+    if tuple(label_names) != calibration.label_names:
+        different.append("labels")
+    if different:
         raise InvalidInputError(
-            f"the calibration is of {calibration.model} with noise {calibration.noise}, and these votes differ from it "
-            f"in {', '.join(different)}; calibrate with votes like these"
+            f"calibration: it is of {calibration.model} with noise {calibration.noise}, and this classifier differs in "
+            f"{', '.join(different)}; calibrate this one"
         )
 
 
-def _check_wrong(config: CalibrateConfig, part: _Part, least: int) -> None:
+def _check_wrong(config: CalibrateConfig, part: Part, least: int) -> None:
     """Raises unless so few wrong labels as the config says are promised from all draws down to `least` hits."""
     if config.wrong is None or config.confidence is None:
         return
@@ -367,7 +396,7 @@ def _check_wrong(config: CalibrateConfig, part: _Part, least: int) -> None:
             )
 
 
-def _instead(config: CalibrateConfig, part: _Part, confidence: float | None, noise: Noise) -> str:
+def _instead(config: CalibrateConfig, part: Part, confidence: float | None, noise: Noise) -> str:
     """Why nothing can be promised, and what can."""
     images, loss = len(part.counts.labelled), 1 - config.recall
     wanted = f"{plain_percent(config.recall)} % at {noise.radius_words(config.radius)}"
@@ -383,7 +412,7 @@ def _instead(config: CalibrateConfig, part: _Part, confidence: float | None, noi
 
     def holds(radius: float) -> bool:
         risk = Risk(part.risk.votes_draws, part.risk.draws, noise, radius)
-        return _Part(part.counts, part.k_prime, risk).loss(1, confidence) <= loss
+        return Part(part.counts, part.k_prime, risk).loss(1, confidence) <= loss
 
     low, high = -1, len(radii)
     while high - low > 1:
@@ -417,7 +446,7 @@ def _check_votes(votes: Sequence[Votes]) -> dict[str, str]:
     return {name: pixel_hash for pixel_hash, name in different.items()}
 
 
-def _counts(votes: Votes, names: list[str], wanted: Sequence[int], draws: int) -> dict[int | None, _Counts]:
+def _counts(votes: Votes, names: list[str], wanted: Sequence[int], draws: int) -> dict[int | None, Counts]:
     """The counts of these images, in order, for each k' that is wanted, or that the votes keep."""
     run, position = votes.provenance, {name: place for place, name in enumerate(votes.ids)}
     labels, ranks = len(run.label_names), run.k_max
@@ -438,7 +467,7 @@ def _counts(votes: Votes, names: list[str], wanted: Sequence[int], draws: int) -
         for number, k_prime in enumerate(kept):
             each = image.hits if k_prime is None else TopK(k_prime, k_prime).sets(image.ranked, labels)
             hits[number, row], first[number, row] = each.sum(axis=0), each[:draws].sum(axis=0)
-    return {k_prime: _Counts(hits[number], first[number], true) for number, k_prime in enumerate(kept)}
+    return {k_prime: Counts(hits[number], first[number], true) for number, k_prime in enumerate(kept)}
 
 
 def _split(images: int, seed: int, *, choose: bool) -> tuple[Ints, Ints, Ints]:

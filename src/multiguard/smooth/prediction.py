@@ -42,6 +42,7 @@ class Prediction:
         noise_seed: The seed of the noise; None if the votes came from elsewhere.
         image_id: The id of the image, which keys the noise; None if the votes came from elsewhere.
         draws: The number of draws that certify.
+        promise: What is promised of the labels together; empty without a calibration.
 
     >>> Prediction(labels=(4, 2), radii=(0.3, float("-inf")), set_radii=(0.3, float("-inf"))).confirmed
     (True, False)
@@ -55,6 +56,7 @@ class Prediction:
     noise_seed: int | None = None
     image_id: str | None = None
     draws: int = 0
+    promise: str = ""
 
     @property
     def confirmed(self) -> tuple[bool, ...]:
@@ -66,10 +68,11 @@ class Prediction:
         lines = [f"  {name}: {_stays(radius)}" for name, radius in zip(names, self.radii, strict=True)]
         if count > _MOST_SHOWN:
             lines[_MOST_SHOWN:] = [f"  ... and {count - _MOST_SHOWN} more"]
-        if count > 1:
+        if count > 1 and not self.promise:
             sizes = list(enumerate(self.set_radii, 1))
             lines += [f"  at least {e} of {count}: {_stays(radius)}" for e, radius in sizes[:_MOST_SHOWN]]
         head = f"Prediction of {count} label{'' if count == 1 else 's'}"
+        lines += [self.promise] if self.promise else []
         return "\n".join([f"{head}, noise seed {self.noise_seed}{':' if lines else ''}", *lines])
 
 

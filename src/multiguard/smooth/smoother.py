@@ -41,6 +41,7 @@ from multiguard.votes.types import DrawVotes, LabelSets, as_array, packed_width,
 
 if TYPE_CHECKING:
     from multiguard.evaluate import Results
+    from multiguard.smooth.calibrated import Calibrated
 
 
 class Smoother:
@@ -461,6 +462,65 @@ class Smoother:
             source: Literal["truth", "pilot"] = "truth" if labelled else "pilot"
             results = certify_votes(config, votes, labels=source, out=folder, force=True, progress=report)
         return replace(results, images=dataset)
+
+    def calibrate(
+        self,
+        data: Any,
+        *,
+        recall: float,
+        radius: float,
+        wrong: float | None = None,
+        confidence: float | None = None,
+        k_prime: Sequence[int] = (),
+        draws: int | None = None,
+        new_draws: int | None = None,
+        seed: int = 0,
+        out: str | Path | None = None,
+        noise_seed: int | None = None,
+        progress: bool = True,
+    ) -> "Calibrated":
+        """On average the labels of its `predict` hold this fraction of the true ones, under attacks up to the radius.
+
+        The average is over new images that are exchangeable with those of `data`, over the draws and over the images of
+        `data`; with `confidence` it is over new images and draws, and holds with that confidence. If only the set of all
+        labels would keep the promise, `InvalidInputError` says what can be promised.
+
+        Args:
+            data: Labelled inputs, as for `certify`.
+            recall: The fraction of the true labels to promise.
+            radius: The largest perturbation under which it is promised, in the unit of the noise.
+            wrong: Promise at most this many wrong labels on average, too; takes `confidence`.
+            confidence: The probability that the promise holds, over the choice of the inputs.
+            k_prime: How many labels the model returns per draw: the best of these, by default of all up to `k_max`.
+            draws: n, the number of draws per input of `data`, 1000 by default.
+            new_draws: m, the number of draws for a new input, 120 by default.
+            seed: The seed of the split of the inputs into those that choose, calibrate and test.
+            out: A folder for the votes and calibration.json, where the same call resumes an interrupted run.
+            noise_seed: The seed of the noise of these votes; by default a random one.
+            progress: Whether to show progress bars.
+
+        >>> rows, true = np.repeat(4 * np.eye(3), 30, axis=0), [[row // 30] for row in range(90)]
+        >>> smoother = Smoother(lambda rows: rows + 0, sigma=0.5, labels=["cat", "dog", "emu"])
+        >>> rows += np.random.default_rng(0).normal(size=rows.shape) / 2  # no input is there twice
+        >>> calibrated = smoother.calibrate((rows, true), recall=0.9, radius=0.5, noise_seed=0, progress=False)
+        >>> calibrated.predict(rows[40], noise_seed=0).names
+        ('dog',)
+        """
+        from multiguard.evaluate.calibration import CALIBRATION_NAME, CalibrateConfig, calibrate
+        from multiguard.smooth.calibrated import Calibrated
+        from multiguard.smooth.dataset import VoteRun, check_labels, open_data, progress_bars
+
+        config = CalibrateConfig(recall, radius, wrong, confidence, tuple(k_prime), new_draws, seed)
+        dataset = open_data(self, data)
+        if not check_labels(dataset):
+            raise InvalidInputError("data has no labels; a calibration needs the true ones")
+        run = VoteRun(self, dataset, draws=draws, labelled=True, noise_seed=noise_seed, resumable=out is not None)
+        votes_folder, file = (None, None) if out is None else (Path(out) / "votes", Path(out) / CALIBRATION_NAME)
+        with progress_bars(progress) as report:
+            votes = run.votes(partial(report, "voting"), votes_folder)
+            return Calibrated(
+                self, calibrate(config, [votes], out=file, force=True, progress=partial(report, "choosing"))
+            )
 
     def __repr__(self) -> str:
         f = self.classifier

@@ -10,10 +10,11 @@ from multiguard.evaluate import (
     CertifyConfig,
     LabelSource,
     Results,
+    calibrate,
     curves,
     make_certificates,
+    read_calibration,
     read_certificates,
-    read_tuned,
 )
 from multiguard.evaluate.certificate_files import curves_text
 from multiguard.evaluate.results import plain_provenance
@@ -30,7 +31,7 @@ def verify(
     certificates: Path | Mapping[str, Path],
     *,
     votes: Path | None = None,
-    tuned: Path | None = None,
+    calibration: Path | None = None,
     model: ModelConfig | None = None,
     page: Path | None = None,
     progress: Progress | None = None,
@@ -45,7 +46,7 @@ def verify(
         config: The dataset, and which votes are drawn again.
         certificates: A certificates folder, or those of a run by the names of its arms, the main one first.
         votes: The votes folder; by default the folder `votes` beside each of them.
-        tuned: The record of `tune` that chose the config, if there is one.
+        calibration: The calibration that chose the rule, if there is one.
         model: The model to draw votes of the main arm with again; None to draw none.
         page: The page that `report` made of the certificates, its tables beside it; None to compare none.
         progress: Called with what is being done, how much of it is done, and how much there is.
@@ -62,7 +63,7 @@ def verify(
         yield Check(True, f"{folder}: certificates.parquet is intact, sha256 {certified.certificates_hash}")
         stored = yield from _votes(votes or folder.parent / "votes", certified)
         if stored is not None:
-            yield from _proved(certified, stored, tuned, progress)
+            yield from _proved(certified, stored, calibration, progress)
             yield csv_files(folder, certified)
             yield from _origin(config, folder, certified, stored, model if main else None, progress)
     if page is not None and len(read) == len(folders):
@@ -87,11 +88,11 @@ def _votes(folder: Path, certified: Results) -> Generator[Check, None, Votes | N
     return votes
 
 
-def _proved(certified: Results, votes: Votes, tuned: Path | None, progress: Progress | None) -> Iterator[Check]:
+def _proved(certified: Results, votes: Votes, calibration: Path | None, progress: Progress | None) -> Iterator[Check]:
     """Certify the votes again, those of a part of the images if only that part is certified."""
     stored = certified.certificates
-    if "tuned" in certified.source or tuned is not None:
-        yield _choice(tuned, certified, votes)
+    if "calibration" in certified.source or calibration is not None:
+        yield _choice(calibration, certified, votes)
         votes = votes.subset({*stored.ids, *(failure.image_id for failure in stored.failures)})
     yield from _claims(certified, votes, progress)
 
@@ -122,22 +123,24 @@ def _origin(
 
 def _choice(record: Path | None, certified: Results, votes: Votes) -> Check:
     """Compare the images that are certified with those that had no part in choosing the config."""
-    stored, says = certified.certificates, certified.source.get("tuned")
+    stored, says = certified.certificates, certified.source.get("calibration")
     part = f"{len(stored)} of {len(votes)} images"
     if record is None:
-        text = f"{part}: by the record the others chose the config; which they are is not checked without --tuned FILE"
+        text = f"{part}: by the record the others calibrated; which they are is not checked without --calibration FILE"
         left_out = says.get("left_out") if isinstance(says, dict) else None
         return Check(len(votes) - len(stored) == left_out, text)
-    tuned = read_tuned(record)
-    rule = tuned.best.config.rule
+    calibration = read_calibration(record)
+    rule = calibration.rule
     try:
-        others = tuned.others(votes)
+        others = calibration.others(votes)
+        if calibration.votes == (votes.manifest_hash,) and calibrate(calibration.config, [votes]) != calibration:
+            return Check(False, f"{record} is not what these votes calibrate")
     except InvalidInputError as error:
         return Check(False, f"{record}: {error}")
     same = list(others.ids) == list(stored.ids) and others.failures == stored.failures
     if not same or rule != stored.config.rule:
-        return Check(False, f"{record} chose {rule} for {len(others)} images, but not what is certified")
-    return Check(True, f"{part}: all that had no part in the choice of {rule} by {record}")
+        return Check(False, f"{record} has {rule} for {len(others)} images, but not what is certified")
+    return Check(True, f"{part}: all that had no part in {record}, whose rule is {rule}")
 
 
 def _claims(certified: Results, votes: Votes, progress: Progress | None) -> Iterator[Check]:
