@@ -98,7 +98,7 @@ def losses(choose, noise, radius, images, votes_draws, draws, repeats=1500):
 @pytest.mark.parametrize(("images", "votes_draws", "draws"), [(20, 100, 50), (60, 400, 120), (500, 60, 50)])
 def test_expected_recall(noise, radius, images, votes_draws, draws):
     """On average over calibrations the loss under the worst attack is no more than promised."""
-    found = losses(lambda part: part.most_hits(0.2, None), noise, radius, images, votes_draws, draws, repeats=600)
+    found = losses(lambda part: part.most_hits(0.2, None), noise, radius, images, votes_draws, draws, repeats=300)
     assert stats.ttest_1samp(found, 0.2, alternative="greater").pvalue > 1e-4
 
 
@@ -108,23 +108,54 @@ def test_expected_recall_is_tight():
     assert found.mean() > 0.15
 
 
-def without_one(part):
-    """The largest h by the mean loss itself, without the image to come."""
-    missed = partial(part.risk.missed, part.counts.hits, part.counts.true)
-    return max(h for h in range(part.risk.draws + 1) if missed(h).mean() + part.risk.gap <= 0.2)
+def table(chances, draws):
+    """(chances, m + 1) the probability of fewer than h hits, for each h."""
+    return np.stack([fewer_hits(np.asarray(chances, np.float64), draws, h) for h in range(draws + 1)], axis=1)
 
 
-def plugged_in(part):
-    """The largest h by frequencies as if they were probabilities."""
-    low = Gaussian(0.5).down(part.counts.hits[:, 0] / part.risk.votes_draws, 0.5)
-    loss = [np.mean(fewer_hits(low, part.risk.draws, h)) for h in range(part.risk.draws + 1)]
-    return max(h for h, each in enumerate(loss) if (each * len(low) + 1) / (len(low) + 1) <= 0.2)
+def mean_loss_of(estimate, law, votes_draws, draws, images, added, noise=Gaussian(0.5), radius=0.5):
+    """The true loss after many calibrations with h the largest whose mean estimate, with `added` to both parts, is 0.2.
+
+    Args:
+        estimate: (n + 1, m + 1) what is taken as missed for each count K and each h.
+        law: Probabilities of the label of an image, all alike probable.
+        votes_draws: n.
+        draws: m.
+        images: N.
+        added: 1 for the image to come, 0 without it.
+        noise: The noise.
+        radius: The radius.
+    """
+    rng, true = np.random.default_rng(0), table(noise.down(np.asarray(law), radius), draws).mean(axis=0)
+    hits = rng.binomial(votes_draws, rng.choice(law, size=(2000, images)))
+    means = np.stack([(estimate[own].sum(axis=0) + added) / (images + added) for own in hits])
+    return true[np.sum(means <= 0.2, axis=1) - 1]
 
 
-@pytest.mark.parametrize(("choose", "images", "votes_draws"), [(without_one, 10, 400), (plugged_in, 500, 20)])
-def test_controls_fail(choose, images, votes_draws):
-    """Without the image to come, or with frequencies for probabilities, the loss is more than promised."""
-    found = losses(choose, Gaussian(0.5), 0.5, images, votes_draws, 60)
+def test_without_one_fails():
+    """The control: without the image to come the loss is more than promised, with it it is not."""
+    law, n, m = np.linspace(0.05, 0.95, 181), 2000, 200
+    risk = Risk(n, m, Gaussian(0.5), 0.0)
+    one = np.arange(n + 1)[:, None]
+    estimate = np.stack([risk.missed(one, np.ones_like(one, bool), h) for h in range(m + 1)], axis=1)
+    without, whole = (mean_loss_of(estimate, law, n, m, 10, added, radius=0.0) for added in (0, 1))
+    assert stats.ttest_1samp(without, 0.2, alternative="greater").pvalue < 1e-6
+    assert stats.ttest_1samp(whole, 0.2 + risk.gap, alternative="greater").pvalue > 1e-3
+
+
+def test_plug_in_fails():
+    """The control: frequencies in place of bounds promise what the worst attack breaks nearly always."""
+    noise, n, m = Gaussian(0.5), 10, 60
+    plugged = table(noise.down(np.arange(n + 1) / n, 0.5), m)
+    assert mean_loss_of(plugged, [0.98], n, m, 500, 1).mean() > 0.7
+
+
+def test_chosen_on_the_same_images_fails():
+    """The control: k' of 20 that is best on the calibration images themselves promises too much."""
+    rng, images, missed = np.random.default_rng(1), 20, table(np.linspace(0.05, 0.95, 91), 50)
+    own = missed[rng.integers(len(missed), size=(500, 20, images))]
+    means = (own.sum(axis=2) + 1) / (images + 1)
+    found = missed.mean(axis=0)[np.max(np.sum(means <= 0.2, axis=2), axis=1) - 1]
     assert stats.ttest_1samp(found, 0.2, alternative="greater").pvalue < 1e-6
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify.arguments import Floats
+from multiguard.certify.arguments import Floats, Ints
 from multiguard.certify.layers import PROBABILITY_SHIFT, Shift
 from multiguard.errors import InvalidInputError
 from multiguard.io.names import unknown_name
@@ -103,6 +103,10 @@ class Noise(ABC):
 
     def variation(self, radius: ArrayLike) -> Floats:
         """D, the total variation that the attacker can cause, rounded up."""
+        raise NotImplementedError
+
+    def met(self, radius: ArrayLike) -> Ints:
+        """How many of the enumerated draws the attacker can reach."""
         raise NotImplementedError
 
     def down(self, q: ArrayLike, radius: ArrayLike) -> Floats:

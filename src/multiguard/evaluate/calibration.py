@@ -23,7 +23,6 @@ from multiguard.io.files import read_regular
 from multiguard.io.records import decode_checked, encode_checked
 from multiguard.io.rounding import percent, plain, plain_percent, round_up
 from multiguard.io.writer import staged
-from multiguard.models.built_in import built_in_weights
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class Calibration(Config, frozen=True):
     >>> calibration.chosen(np.array([66, 67]))
     (1,)
     >>> calibration.sentence
-    'On average the returned labels hold at least 80 % of the true labels of an image, even if ...'
+    'On average the returned labels hold at least 80 % of the true labels of an image, even under ...'
     """
 
     config: Annotated[CalibrateConfig, described("What is promised.")]
@@ -152,7 +151,7 @@ class Calibration(Config, frozen=True):
         """What is promised, as a sentence."""
         config, allowed = self.config, parse_noise(self.noise).threat_words(self.config.radius)
         sure = f", with {plain_percent(config.confidence)} % confidence" if config.confidence is not None else ""
-        attack = f", even if {allowed} was made" if config.radius else ", if it was not attacked"
+        attack = f", even under {allowed}" if config.radius else " that is not attacked"
         words = f"On average the returned labels hold at least {plain_percent(config.recall)} % of the true labels"
         return f"{words} of an image{attack}{sure}{self._wrong_words}."
 
@@ -303,7 +302,7 @@ class Part:
             most = risk.most_wrong(labels, self.k_prime, least)
             mean = most * (1 - mean_at_least(np.clip(1 - found / most, 0, 1), confidence))
         cap = labels if self.k_prime is None else min(labels, risk.draws * self.k_prime // least)
-        return min(mean + risk.gap * labels, cap)
+        return float(min(mean + risk.gap * labels, cap))
 
     def cost(self, loss: float) -> tuple[bool, float]:
         """Labels returned without attack and wrong ones under it, on average; first whether nothing is promised."""
@@ -363,12 +362,8 @@ def _calibrate(
 
 
 def classifier_facts(run: Any) -> dict[str, Any]:
-    """What is the same wherever the same classifier runs with the same noise, from the provenance of its votes.
-
-    The networks of a built-in classifier, one of arrays and one of torch, have the same weights file.
-    """
-    facts = {name: getattr(run, name) for name in _CLASSIFIER} | {"noise": str(run.noise)}
-    return facts | {"classifier_hash": None} if run.weights_hash in built_in_weights() else facts
+    """What is the same wherever the same classifier runs with the same noise, from the provenance of its votes."""
+    return {name: getattr(run, name) for name in _CLASSIFIER} | {"noise": str(run.noise)}
 
 
 def check_classifier(calibration: Calibration, facts: Mapping[str, Any], label_names: Sequence[str]) -> None:

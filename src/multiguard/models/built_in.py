@@ -17,11 +17,6 @@ def read_measured(name: str) -> Mapping[str, Any]:
     return decode_json((_folder(name) / MEASURED_FILE).read_bytes(), dict[str, Any])
 
 
-def built_in_weights() -> dict[str, str]:
-    """The names of the built-in models by the sha256 of their weights files."""
-    return {read_measured(name)["weights_sha256"]: name for name in spec.built_in_names()}
-
-
 def model_card(name: str) -> str:
     """The card of a built-in model, as Markdown: data, recipe, scores, limits, licence."""
     return (_folder(name) / TEXT_FILE).read_text(encoding="utf-8")

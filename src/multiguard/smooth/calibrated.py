@@ -37,7 +37,7 @@ class Calibrated:
     >>> smoother = Smoother(lambda rows: rows.copy(), sigma=0.5, labels=["cat", "dog", "emu"])
     >>> options = {"draws": 100, "noise_seed": 0, "progress": False}
     >>> smoother.calibrate((inputs, [[label] for label in true]), recall=0.8, radius=0.5, **options)
-    On average the returned labels hold at least 80 % of the true labels of an image, even if any perturbation ...
+    On average the returned labels hold at least 80 % of the true labels of an image, even under any ...
     """
 
     def __init__(self, smoother: "Smoother", calibration: Calibration) -> None:
