@@ -6,7 +6,7 @@ READY := .venv/.ready
 DOCS_READY := .venv/.ready-docs
 LOWEST := .venv/lowest
 TORCH_FREE := $(addprefix tests/,certify data evaluate io report votes test_rooms.py) \
-	$(addprefix tests/cli/test_,console.py main_start.py options.py tune.py)
+	$(addprefix tests/cli/test_,console.py main_start.py options.py)
 NEED_TORCH := tests/data/test_in_memory.py tests/evaluate/test_attacks.py
 
 .PHONY: demo test lowest soak check bench docs clean

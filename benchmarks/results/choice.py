@@ -40,7 +40,7 @@ class Choice:
     """The candidate that certifies most at each radius on images that are then left out.
 
     If the candidates have votes on other images, those choose. Otherwise each of two random halves of the images
-    chooses for the other half. The method joint chooses, as in `multiguard tune`, by the mean of `metric`.
+    chooses for the other half. The method joint chooses by the mean of `metric`.
     """
 
     def __init__(self, candidates: Sequence[Candidate], metric: str, radii: Sequence[float] = RADII) -> None:
@@ -89,7 +89,7 @@ class Choice:
 
 
 def k_primes(source: Source, other: Source | None = None) -> list[Candidate]:
-    """The k' to choose from at k = 10: all of them, as `multiguard tune` has it."""
+    """The k' to choose from at k = 10: all of them."""
     return [Candidate(source, TopK(MAIN.k, k_prime), other) for k_prime in range(1, min(MAIN.k, source.ranks) + 1)]
 
 

@@ -17,7 +17,7 @@ from multiguard.certify import Gaussian, Method, TopK, certified_size, exact_rad
 from multiguard.certify.arguments import Floats
 from multiguard.evaluate import AttackedImage, Attacks, prediction_scores, read_attacks
 from multiguard.io.rounding import percent_value
-from multiguard.votes.types import as_array
+from multiguard.votes.types import as_ranked
 
 _AT = (0.5, 1.0)
 _METHOD: Method = "coupled"
@@ -96,7 +96,7 @@ def _bare_recall(source: Source, rule: TopK) -> float | None:
     if source.run is None:
         return None
     bare = [source.run.row(i, adaptive=source.run.adaptive).bare for i in range(len(source.run))]
-    best = [as_array(each, "top-k")[0, : rule.k].tolist() for each in bare if each is not None]
+    best = [as_ranked(each)[0, : rule.k].tolist() for each in bare if each is not None]
     return float(prediction_scores(source.labels, best).recall) if len(best) == len(bare) else None
 
 

@@ -128,17 +128,20 @@ def test_spent_error_of_all_labels(nothing_holds, method: str) -> None:
     assert wrong > 0.1 * len(nothing_holds)
 
 
-def undivided_singles(alpha: float, rivals: int, together: int):
-    single, each = _ceiling_levels(alpha, rivals, together)
+def undivided_singles(alpha: float, rivals: int, together: int, depth: int):
+    single, each = _ceiling_levels(alpha, rivals, together, depth)
     return rivals * single, [np.append(rivals * single, level[1:]) for level in each]
 
 
 @pytest.mark.parametrize(
     ("of", "wrong_levels"),
     [
-        ("joint.floor_levels", lambda alpha, labels, out: np.full(out, alpha)),
-        ("joint.floor_levels", lambda alpha, labels, out: np.append(0.9 * alpha, np.full(out - 1, 1e-9))),
-        ("joint._ceiling_levels", lambda alpha, rivals, most: (alpha, [np.full(s + 1, alpha) for s in range(most)])),
+        ("joint.floor_levels", lambda alpha, labels, out, depth: np.full(out, alpha)),
+        ("joint.floor_levels", lambda alpha, labels, out, depth: np.append(0.9 * alpha, np.full(out - 1, 1e-9))),
+        (
+            "joint._ceiling_levels",
+            lambda alpha, rivals, most, depth: (alpha, [np.full(s + 1, alpha) for s in range(most)]),
+        ),
         ("joint._ceiling_levels", undivided_singles),
     ],
     ids=["all of alpha in U", "singles in L undivided", "all of alpha in V", "singles outside L undivided"],

@@ -75,7 +75,7 @@ def test_number_of_labels():
         (TopK(1, 3), RANKED, "k_prime = 3, but these votes keep 2 labels per draw"),
         (TopK(1, 1), SETS, "exactly k_prime = 1 different labels"),
         (TopK(1, 1), RANKED[0], "ranked votes must be integers"),
-        (Threshold(0.5), RANKED, "ranked votes do not say which labels passed"),
+        (Threshold(0.5), RANKED, "of ranked votes give k_prime, too"),
         (Threshold(0.5), SETS[:, :2], "one column per label"),
         (Threshold(0.5), SETS[:0], "at least one draw"),
     ],

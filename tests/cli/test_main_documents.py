@@ -19,7 +19,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)  # its la
 SMALL = {
     "train": ["--epochs", "1", "--images", "64", "--set", "val_images=40", "--model", "cnn:4", "--size", "16"],
     "vote": ["--images", "5", "--draws", "60"],
-    "tune": ["--force", "--radius", "0", "--set", "alpha=0.5"],
+    "calibrate": ["--force", "--recall", "0.1", "--radius", "0"],
     "certify": ["--force"],
     "report": ["--force"],
     "predict": ["--draws", "60"],
@@ -71,7 +71,7 @@ def needs_only_digits(words):
     name = words[0]
     if name == "serve":
         return False  # it ends with Ctrl-C only
-    if name in ("attack", "certify", "report", "tune"):
+    if name in ("attack", "calibrate", "certify", "report"):
         runs = words[1:3] if "=" in words[1] else words[1:2]
         return all(Path(word.rpartition("=")[2]).is_dir() for word in runs)
     if name == "predict" and "--model" not in words:

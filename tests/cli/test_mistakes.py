@@ -19,7 +19,7 @@ ADAPTIVE = [*VOTE, "--draws", "adaptive"]
 TRAIN = ["train", "--data", "digits", "--size", 16, "--images", 20, "--set", "val_images=20", "--out", "new"]
 TOP_K = ["--k", 4, "--k-prime", 2]
 PREDICT = ["predict", "digit.png", *MODEL, "--labels", "names.txt"]
-TUNE = ["tune", "v", "--radius", 0.2]
+CALIBRATE = ["calibrate", "v", "--recall", 0.8]
 
 
 def linear_model():
@@ -96,7 +96,7 @@ def made(tmp_path_factory):
         # certificates
         (["certify", "gone", *TOP_K], "gone does not exist; name a votes folder"),
         (["certify", "v"], "--k is missing; the top-k rule needs k and k_prime"),
-        (["certify", "v", "--threshold", 0.5], "these are votes of the top-k rule"),
+        (["certify", "v", "--threshold", 0.5], "--k-prime is missing; of ranked votes the threshold rule"),
         (["certify", "v", *TOP_K, "--no-labels"], "the draws that certify must not choose them"),
         (["certify", "v", *TOP_K, "--draws", 61], "--draws is 61, but these votes hold 60 draws"),
         (
@@ -111,9 +111,10 @@ def made(tmp_path_factory):
         (["certify", "sets", "--threshold", "nan"], "--threshold is nan"),
         (["certify", "adaptive", *TOP_K, "--sweep", "n=50"], "no fixed number holds"),
         (["certify", "unlabelled", *TOP_K], "no ground truth"),
-        ([*TUNE], "k is missing: how many labels"),
-        ([*TUNE, "--k", 3, "--set", "metric=mAP"], "unknown value 'mAP'"),
-        ([*TUNE, "--k", 3, "--out", "v"], "is not as multiguard wrote it"),
+        (CALIBRATE, "'--radius'"),
+        ([*CALIBRATE, "--radius", 0.2, "--wrong", 3], "--confidence is missing; a promise of at most 3 wrong labels"),
+        ([*CALIBRATE, "--radius", 0.2], "a calibration needs 5"),
+        ([*CALIBRATE, "--radius", 0.2, "--out", "v"], "is not as multiguard wrote it"),
         (["verify", "nowhere"], "nowhere holds no certificates"),
         (["verify", "one", "--votes", "nowhere"], "nowhere holds no votes to certify again; name their folder"),
         (["verify", "one", "--images", 3], "--images is about the votes to draw again; name --model too"),

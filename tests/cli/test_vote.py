@@ -210,7 +210,7 @@ def test_more_images_than_there_are(alone):
 def test_built_in_by_torch(alone):
     """The built-in classifier votes by torch, too: its hash is that of the network that runs."""
     Image.new("RGB", (64, 64), (90, 60, 30)).save(alone / "plain.png")
-    folder = ["--model", "coco-0.5", "--size", 64, "--data", "folder", "--root", ".", "--no-labels"]
+    folder = ["--model", "coco-0.5", "--data", "folder", "--root", ".", "--no-labels"]
     code, _, err = command("vote", *folder, "--draws", 2, "--set", "precision=bfloat16", "--out", "v")
     assert code == 0, err
     assert len(read_votes(alone / "v")) == 2

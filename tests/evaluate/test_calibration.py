@@ -152,7 +152,7 @@ def test_nothing_to_promise(tmp_path):
     votes = easy_votes(tmp_path / "votes")
     with pytest.raises(InvalidInputError, match=r"only the set of all labels .* can promise 80 % up to R = 1.5"):
         calibrate(CONFIG.replace(radius=3.0), [votes])
-    with pytest.raises(InvalidInputError, match="calibration images cannot promise 99 %; it takes at least"):
+    with pytest.raises(InvalidInputError, match="a promise of 99 % takes at least 103 labelled images"):
         calibrate(CONFIG.replace(recall=0.99), [votes])
 
 

@@ -132,7 +132,7 @@ def test_chosen_labels(tmp_path, kind) -> None:
     found = make_certificates(config_of(votes).replace(methods=["joint"]), votes, labels="pilot")
     rule = found.config.rule
     for position, labels in enumerate(found.labels):
-        fresh = as_array(votes.row(position).votes, rule.name)
+        fresh = as_array(votes.row(position).votes, rule)
         one = confirm_labels(labels, fresh, rule, num_labels=12, noise=Gaussian(0.5), alpha=0.01, method="joint")
         assert found.radii["joint"][position].tolist() == list(one.set_radii)
         assert found.label_radii[position].tolist() == list(one.radii)

@@ -64,7 +64,7 @@ def test_resolved():
         (lambda: CertifyConfig(5, 2, methods="joint"), RUN, "methods is 'joint'; expected a list"),
         (lambda: CertifyConfig(5, 2, methods=("enumerated",)), RUN, "is for band noise"),
         (lambda: CertifyConfig(threshold=0.5, methods=("paper",)), SETS, "unknown method of the threshold rule"),
-        (lambda: CertifyConfig(threshold=0.5), RUN, "votes of the top-k rule.*--k and --k-prime"),
+        (lambda: CertifyConfig(threshold=0.5), RUN, "k_prime is missing; of ranked votes the threshold rule"),
         (lambda: CertifyConfig(5, 2), SETS, "votes of the threshold rule.*--threshold"),
         (lambda: CertifyConfig(5, 2, draws=3), ADAPTIVE, "draws is 3, but these votes are adaptive"),
         (lambda: CertifyConfig(5, 2, methods=("betting", "joint")), ADAPTIVE, "'joint' needs a number of draws fixed"),

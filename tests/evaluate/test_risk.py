@@ -4,8 +4,6 @@ A world is a law of probabilities p of the one label of an image. The attacker m
 does, so a label that needs h of m hits is missed with probability P(Bin(m, down(p)) < h), and no attack does more.
 """
 
-from functools import partial
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -13,7 +11,10 @@ from scipy import stats
 from multiguard.certify import BandAblation, Gaussian, PixelAblation, Uniform
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.calibration import Counts, Part
+from multiguard.evaluate.intervals import mean_at_least
 from multiguard.evaluate.risk import Risk, fewer_hits
+
+GAUSSIAN = Gaussian(0.5)
 
 NOISES = [
     (Gaussian(0.5), 0.0),
@@ -32,7 +33,7 @@ LAW = np.repeat([0.999, 0.97, 0.9, 0.6, 0.3, 0.02], [8, 4, 3, 2, 2, 1])
 @pytest.mark.parametrize(("noise", "radius"), NOISES)
 @pytest.mark.parametrize(("votes_draws", "draws"), [(20, 20), (60, 10), (50, 200), (400, 60)])
 def test_gap(noise, radius, votes_draws, draws):
-    """By exact binomial sums: the mean of the estimate, plus the gap, is never below the truth, and the gap is small."""
+    """By exact binomial sums: the mean of the estimate plus the gap is never below the truth; the gap is small."""
     risk = Risk(votes_draws, draws, noise, radius)
     law = stats.binom.pmf(np.arange(votes_draws + 1), votes_draws, FINE[:, None])
     one = np.arange(votes_draws + 1)[:, None]
@@ -113,7 +114,7 @@ def table(chances, draws):
     return np.stack([fewer_hits(np.asarray(chances, np.float64), draws, h) for h in range(draws + 1)], axis=1)
 
 
-def mean_loss_of(estimate, law, votes_draws, draws, images, added, noise=Gaussian(0.5), radius=0.5):
+def mean_loss_of(estimate, law, votes_draws, draws, images, added, noise=GAUSSIAN, radius=0.5):
     """The true loss after many calibrations with h the largest whose mean estimate, with `added` to both parts, is 0.2.
 
     Args:
@@ -192,6 +193,4 @@ def test_wrong_labels():
 def test_values_outside_the_range():
     """Means are of numbers from 0 to 1; a loss is one."""
     with pytest.raises(InvalidInputError, match="values"):
-        from multiguard.evaluate.intervals import mean_at_least
-
         mean_at_least(np.array([0.5, 1.5]), 0.95)

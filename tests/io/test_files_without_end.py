@@ -10,7 +10,7 @@ from tests.pipeline.tiny_run import command
 
 from multiguard.data import DataConfig, open_dataset, read_image
 from multiguard.errors import DataError, MultiGuardError
-from multiguard.evaluate import read_attacks, read_certificates, read_tuned
+from multiguard.evaluate import read_attacks, read_calibration, read_certificates
 from multiguard.io.config import from_tree, to_tree
 from multiguard.io.files import mentions, read_lines, read_regular
 from multiguard.run.arms import read_record
@@ -43,7 +43,7 @@ READERS = {
     "manifest.json": read_votes,
     "certificates.parquet": read_certificates,
     "attack.parquet": read_attacks,
-    "tuned.json": lambda root: read_tuned(root / "tuned.json"),
+    "calibration.json": lambda root: read_calibration(root / "calibration.json"),
     "run.json": read_record,
     "recipe.yaml": lambda root: read_recipe(root / "recipe.yaml"),
     "labels.csv": lambda root: open_dataset("folder", root=root, split="all", table=root / "labels.csv"),

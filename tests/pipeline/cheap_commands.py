@@ -1,14 +1,10 @@
 """Every command that writes a result, with the config k, on two images or six."""
 
-from functools import cache
-from unittest.mock import patch
-
 import torch
 
 from multiguard.attack import AttackConfig, attack
 from multiguard.data.config import DataConfig
-from multiguard.evaluate import CertifyConfig, TuneConfig, certify_votes, read_certificates, tune, tuning
-from multiguard.evaluate.tuning import _choose
+from multiguard.evaluate import CalibrateConfig, CertifyConfig, calibrate, certify_votes, read_certificates
 from multiguard.models.config import ModelConfig
 from multiguard.report import ReportConfig, report
 from multiguard.run import parse_recipe, run
@@ -32,16 +28,11 @@ def linear_model():
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 10))
 
 
-@cache
-def _choice(k, folder):
-    return _choose(TuneConfig(radius=0, k=k, images=6), [read_votes(folder)], None)
-
-
 class Commands:
     """Each writes into a folder: what k decides differs between two k, and nothing else does."""
 
     def __init__(self, inputs) -> None:
-        self._inputs = inputs  # `votes` of two images, `certificates-3` and `certificates-4`, and `tuning`, other votes
+        self._inputs = inputs  # `votes` of two images, `certificates-3` and `certificates-4`, and `more`, other votes
 
     def certify(self, out, k, *, force=False):
         certify_votes(CertifyConfig(k=k, k_prime=2), read_votes(self._inputs / "votes"), out=out, force=force)
@@ -60,10 +51,9 @@ class Commands:
         )
         vote(part, source, ModelConfig(MODEL, output="logits"), noise="gaussian:0.5", out=out, force=force)
 
-    def tune(self, out, k, *, force=False):
-        votes = [read_votes(self._inputs / "tuning")]
-        with patch.object(tuning, "_choose", lambda *_: _choice(k, self._inputs / "tuning")):
-            tune(TuneConfig(radius=0, k=k, images=6), votes, out=out / "tuned.json", force=force)
+    def calibrate(self, out, k, *, force=False):
+        config = CalibrateConfig(recall=k / 10, radius=0, k_prime=(3,), draws=10)
+        calibrate(config, [read_votes(self._inputs / "more")], out=out / "calibration.json", force=force)
 
     def compare(self, out, k, *, force=False):
         found = read_certificates(self._inputs / f"certificates-{k}")

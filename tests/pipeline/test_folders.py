@@ -38,7 +38,7 @@ def inputs(tmp_path_factory):
     """Votes, and two sets of certificates made from them."""
     home = tmp_path_factory.mktemp("inputs")
     random_votes(home / "votes", images=2, draws=20)
-    random_votes(home / "tuning", images=6)
+    random_votes(home / "more", images=20, draws=20)
     for k in (3, 4):
         certify_votes(CertifyConfig(k=k, k_prime=2), read_votes(home / "votes"), out=home / f"certificates-{k}")
     return home
@@ -73,7 +73,7 @@ def commands(inputs, monkeypatch):
     monkeypatch.setattr(attack_outcomes, "attack_results", lambda *_: top_k_attacks())
 
     made = Commands(inputs)
-    return {name: getattr(made, name) for name in (*COMMANDS, "tune", "compare", "run")}
+    return {name: getattr(made, name) for name in (*COMMANDS, "calibrate", "compare", "run")}
 
 
 def contents(out):
@@ -102,7 +102,7 @@ def check_consistent(out):
 @pytest.mark.parametrize("older", [False, True], ids=["new", "replaced"])
 @pytest.mark.parametrize(
     "name",
-    [*("certify", "attack", "tune"), *(pytest.param(slow, marks=pytest.mark.soak) for slow in SLOW)],
+    [*("certify", "attack", "calibrate"), *(pytest.param(slow, marks=pytest.mark.soak) for slow in SLOW)],
 )
 def test_kill_at_every_change(memory_folder, commands, monkeypatch, name, older):
     """A kill before any single change of a file costs nothing: the same command ends with the same files."""

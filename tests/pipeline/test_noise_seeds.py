@@ -61,7 +61,8 @@ def votes_of(folder):
 
 def commands_on(page):
     text = page.read_text(encoding="utf-8")
-    return html.unescape(re.search("<pre[^>]*><code>(.*?)</code>", text, re.DOTALL)[1]).splitlines()
+    (found,) = re.findall("<pre[^>]*><code>(multiguard .*?)</code>", text, re.DOTALL)
+    return html.unescape(found).splitlines()
 
 
 def repeat(home, monkeypatch, commands):

@@ -48,7 +48,8 @@ def test_report_mistakes(alone, mistake, monkeypatch):
 
 def commands_on(page):
     text = page.read_text(encoding="utf-8")
-    return html.unescape(re.search("<pre[^>]*><code>(.*?)</code>", text, re.DOTALL)[1]).splitlines()
+    (found,) = re.findall("<pre[^>]*><code>(multiguard .*?)</code>", text, re.DOTALL)
+    return html.unescape(found).splitlines()
 
 
 def test_commands_on_page(home):

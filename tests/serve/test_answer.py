@@ -2,12 +2,19 @@
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from multiguard.errors import ModelError
 from multiguard.serve import answer
 from multiguard.serve.answer import Answer, BusyError, Worker
+
+
+def run_alone(coroutine):
+    """The result of a coroutine, in a thread of its own: a browser that is open runs an event loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
 
 
 @pytest.mark.parametrize("as_stream", [True, False], ids=["stream", "whole"])
@@ -39,7 +46,7 @@ def test_slow_reader(monkeypatch, as_stream, read):
         worker.join(10)
         return worker.tasks, sent
 
-    tasks, sent = asyncio.run(main())
+    tasks, sent = run_alone(main())
     assert tasks == []
     assert sent[-1] == ("late" if as_stream or read < 2 else "http.response.body")
 
@@ -63,7 +70,7 @@ def with_worker(test, places=2, seconds=10.0):
             worker.join(10)
             assert not worker._thread.is_alive()
 
-    asyncio.run(run())
+    run_alone(run())
 
 
 def test_order():

@@ -45,8 +45,10 @@ def cluster():
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A working directory."""
+    """A working directory; libraries that other tests imported are not recorded, as in an actor."""
     monkeypatch.chdir(tmp_path)
+    for name in ("timm", "transformers", "onnxruntime"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path
 
 

@@ -197,7 +197,7 @@ def test_adaptive_prediction(score_threshold) -> None:
     taken = set()
     for sample in Images(6):
         found = one.predict(sample.image, rule, radii=[0.1], draws=400, alpha=0.05, noise_seed=1, image_id=sample.id)
-        whole = as_array(one.votes(sample.image, 400, noise_seed=1, image_id=sample.id), rule.name)
+        whole = as_array(one.votes(sample.image, 400, noise_seed=1, image_id=sample.id), rule)
         options = {"num_labels": 5, "noise": Gaussian(0.5), "alpha": 0.05, "method": "betting"}
         same = [
             draws

@@ -62,8 +62,8 @@ def test_label_limit():
 @pytest.mark.parametrize(
     ("options", "rule", "message"),
     [
-        ({}, Threshold(0.5), "whose votes are for the top-k rule"),
-        ({"score_threshold": 0.5}, TopK(1, 1), "whose votes are for the threshold rule"),
+        ({}, Threshold(0.5), "whose votes are ranked labels"),
+        ({"score_threshold": 0.5}, TopK(1, 1), "whose votes are sets of labels"),
         ({"k_max": 2}, TopK(3, 3), "k_prime"),
         ({}, TopK(6, 1), "k must"),
     ],

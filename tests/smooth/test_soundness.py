@@ -130,7 +130,7 @@ def test_bands(rule: TopK | Threshold, width: int) -> None:
     def votes(side: int, first: int = 0) -> np.ndarray:
         image = np.zeros((3, 12, 12), np.float32)
         image[:, :side, first : first + side] = 1.0
-        return as_array(smoother.votes(image, noise.columns, noise_seed=0, image_id="one"), rule.name)
+        return as_array(smoother.votes(image, noise.columns, noise_seed=0, image_id="one"), rule)
 
     claimed = int(certified_radii(votes(0), [0], rule, noise=noise, num_labels=2).true[0])
     assert claimed >= 1

@@ -27,7 +27,7 @@ from multiguard.train import TrainConfig, loop, train
 from multiguard.train.trainer import noisy_map
 
 TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"]
-JOB = "train --data digits --model cnn:4 --size 16 --images 64 --val-images 60 --force --epochs"
+JOB = "train --data digits --model cnn:4 --size 16 --images 64 --set val_images=60 --force --epochs"
 
 
 def torchrun(*arguments, restarts=0):

@@ -9,7 +9,7 @@ from tests.train.runs import SMALL, KilledError, backbone, fit, kill_after
 from multiguard.certify import Gaussian
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io import files
-from multiguard.models import model_folder
+from multiguard.models import card, model_folder
 from multiguard.models.backbone import build_backbone
 from multiguard.models.card import read_card, write_card
 from multiguard.models.model_folder import load_folder, save_folder
@@ -57,7 +57,7 @@ def test_kill_between_files(tmp_path, pixels, val_pixels, monkeypatch, uninterru
         write(path, data)
 
     with monkeypatch.context() as patch:
-        for module in (model_folder, loop, checkpoint):
+        for module in (card, model_folder, loop, checkpoint):
             patch.setattr(module, "write_atomically", killed)
         with pytest.raises(KilledError):
             fit(pixels, val_pixels, SMALL, tmp_path)

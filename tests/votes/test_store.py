@@ -100,7 +100,7 @@ def test_ranked_votes_as_sets(tmp_path):
     votes = read_votes(tmp_path)
     assert np.array_equal(votes.pilot_ranked(1), row(run, 1).pilot)
     for read in (votes.hits, votes.pilot_hits):
-        with pytest.raises(VotesError, match=r"top-k rule.*--rule top-k"):
+        with pytest.raises(VotesError, match=r"top-k rule.*k and k_prime"):
             read(1)
 
 

@@ -111,7 +111,7 @@ def test_other_rule():
     """Ranked votes are never read as sets, nor sets as ranked votes."""
     with pytest.raises(VotesError, match=r"threshold rule.*--rule threshold"):
         _ = row(provenance(**KINDS["threshold"]), 0).ranked
-    with pytest.raises(VotesError, match=r"top-k rule.*--rule top-k"):
+    with pytest.raises(VotesError, match=r"top-k rule.*k and k_prime"):
         _ = row(provenance(), 0).hits
 
 

@@ -59,22 +59,22 @@ def within_u(alpha: float, k_prime: int) -> Spending:
     return lambda out: levels(alpha, out, k_prime), many
 
 
-def across_floors(alpha: float, labels: int) -> Spending:
-    """All floors together spend alpha. Each label has its bound once for all of them.
+def across_floors(alpha: float, labels: int, depth: int) -> Spending:
+    """All floors together spend alpha. Each label has its bound once for all of them; a draw hits `depth` at most.
 
     The rest is for the floors e < d, as much for each, and then for the sizes of subsets of one U; with too many labels
-    it is for the d layers of L, once for all.
+    it is for the layers of L, once for all.
     """
     single, rest = SINGLES_IN * alpha / labels, (1 - SINGLES_IN) * alpha
-    return lambda out: floor_levels(alpha, labels, out), lambda out, layers: (single, rest / labels)
+    return lambda out: floor_levels(alpha, labels, out, depth), lambda out, layers: (single, rest / depth)
 
 
-def floor_levels(alpha: float, labels: int, out: int) -> Floats:
+def floor_levels(alpha: float, labels: int, out: int, depth: int) -> Floats:
     """(out,) the level of each bound on a subset of 1, 2, ..., `out` labels of L, so that all floors spend alpha."""
     if labels == 1:
         return np.array([alpha])
     one_floor = (1 - SINGLES_IN) * alpha / (labels - 1)
-    return np.append(SINGLES_IN * alpha / labels, levels(one_floor, out, out, smallest=2))
+    return np.append(SINGLES_IN * alpha / labels, levels(one_floor, out, depth, smallest=2))
 
 
 def weakest_out(
@@ -245,7 +245,8 @@ SINGLES_OUT = 0.7
 def joint_floors(group: Group, rule: Threshold, alpha: float, bounds: Bounds) -> Floats:
     """(images, d) the r up to which at least 1, 2, ..., d labels of L stay in, all at once with 1 - alpha."""
     d = group.num_true
-    kept = weakest_out(group, range(1, d + 1), d, across_floors(alpha, d), bounds)
+    depth = rule.hits_at_most(d)
+    kept = weakest_out(group, range(1, d + 1), depth, across_floors(alpha, d, depth), bounds)
     r = crossing(kept, lambda r: np.full(len(r), rule.t), group.images * d, group.shift).reshape(d, -1).T
     return np.maximum.accumulate(r[:, ::-1], axis=1)[:, ::-1]
 
@@ -262,8 +263,9 @@ def joint_ceilings(group: Group, rule: Threshold, alpha: float, bounds: Bounds) 
     """(images, c - d) the r up to which at most 0, 1, ... labels outside L are in, all at once with 1 - alpha."""
     suspects, rivals = group.suspects, group.num_labels - group.num_true
     together = suspects.num_true
-    single, each = _ceiling_levels(alpha, rivals, together)
-    among, beside = _SuspectSide(suspects, each, bounds), _beside(group, [level[0] for level in each], bounds)
+    depth = rule.hits_at_most(together)
+    single, each = _ceiling_levels(alpha, rivals, together, depth)
+    among, beside = _SuspectSide(suspects, depth, each, bounds), _beside(group, [level[0] for level in each], bounds)
     few = crossing(
         lambda r: np.full(len(r), rule.t),
         lambda r: np.maximum(among(r), beside.moved(r)[:, 0]),
@@ -289,7 +291,7 @@ def _stays_out(upper: Floats, t: float, shift: Shift) -> Floats:
     return r.reshape(upper.shape)
 
 
-def _ceiling_levels(alpha: float, rivals: int, together: int) -> tuple[float, list[Floats]]:
+def _ceiling_levels(alpha: float, rivals: int, together: int, depth: int) -> tuple[float, list[Floats]]:
     """Levels of the bounds outside L, so that all ceilings together spend alpha.
 
     The ceilings m < `together` divide what single labels leave like 1/2, 1/6, 1/12, ...
@@ -303,22 +305,23 @@ def _ceiling_levels(alpha: float, rivals: int, together: int) -> tuple[float, li
     single = SINGLES_OUT * alpha / rivals
     sizes = np.arange(1, together + 1)
     parts = (1 + 1 / together) / (sizes * (sizes + 1))
-    each = [levels((1 - SINGLES_OUT) * alpha * part, size, size) for size, part in enumerate(parts, start=1)]
+    each = [levels((1 - SINGLES_OUT) * alpha * part, size, depth) for size, part in enumerate(parts, start=1)]
     return single, [np.append(max(single, level[0]), level[1:]) for level in each]
 
 
 class _SuspectSide:
     """r -> max over V among the suspects of min over T in V of the mean of p* over T; rows are |V| by images.
 
-    `each` holds for each |V| = 1, 2, ... the levels of the bounds on a T of 1, 2, ..., |V| labels.
+    `each` holds for each |V| = 1, 2, ... the levels of the bounds on a T of 1, 2, ..., |V| labels; a draw hits at most
+    `depth` of the suspects.
     """
 
-    def __init__(self, suspects: Group, each: Sequence[Floats], bounds: Bounds) -> None:
+    def __init__(self, suspects: Group, depth: int, each: Sequence[Floats], bounds: Bounds) -> None:
         self.members = subset_sizes(suspects.num_true)
         self.sizes = range(1, len(each) + 1)
-        mass = layer_mass(suspects, suspects.num_true)
+        mass = layer_mass(suspects, depth)
         rows = [self._rows(suspects, mass, level, bounds) for level in each]
-        present = np.arange(1, suspects.num_true + 1) <= self.members[:, None]
+        present = np.arange(1, depth + 1) <= self.members[:, None]
         self.layers = Layers.of(np.concatenate(rows), 1 / np.maximum(self.members, 1), suspects.shift, present)
 
     def _rows(self, suspects: Group, mass: Floats, level: Floats, bounds: Bounds) -> Floats:

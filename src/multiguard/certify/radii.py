@@ -26,6 +26,7 @@ from multiguard.certify.rules import (
     COUPLED_FROM,
     Method,
     Rule,
+    Threshold,
     TopK,
     check_method,
     default_label_method,
@@ -104,9 +105,9 @@ def certified_radii(
     Args:
         votes: The votes of independent draws of the noise, or of every band in order: integers (draws, K'), the labels
             of each draw from the highest score down, of which the first k' count; or boolean (draws, num_labels), the
-            labels that the base classifier returned. `Threshold` needs the latter. The order of the rows must not
-            depend on their content ("coupled", "betting"): give them as they were drawn. Rows that
-            no independent draws have, such as those rebuilt from counts, are certified by "joint" unless a method is
+            labels that the base classifier returned. `Threshold` without k' needs the latter. The order of the rows
+            must not depend on their content ("coupled", "betting"): give them as they were drawn. Rows that no
+            independent draws have, such as those rebuilt from counts, are certified by "joint" unless a method is
             named, and refused by "betting". "coupled" mixes them, which is no theorem (`docs/theory.md` 9.2).
         labels: The indices of L, the labels to protect (the ground truth); `Threshold` allows none.
         rule: The smoothed classifier.
@@ -137,7 +138,7 @@ def certified_radii(
         num_labels = _columns("votes", given, ", or ranked integers together with num_labels")
     resolved = resolve_noise(sigma, noise)
     read = _reader(rule, num_labels, resolved, alpha, method)
-    if rule.ranked:
+    if isinstance(rule, TopK):
         check_labels(labels, num_labels)
     return _solved([read(given, labels)], rule, resolved, alpha, method)[0]
 
@@ -199,13 +200,13 @@ def exact_radii(
     sampled, method = check_sampled(resolve_noise(sigma, noise)), method or "joint"
     rule.check(num_labels)
     check_method(method, rule, sampled)
-    if rule.ranked:
+    if isinstance(rule, TopK):
         check_labels(labels, num_labels)
     weights = check_distribution(probabilities, len(sets))
     if own_method(method) is not None or method in BETTING_METHODS:
         raise InvalidInputError(f"the method {method!r} is a function of draws, so it has no exact radii; use 'joint'")
     counts = count_votes(sets, labels, rule, num_labels, weights, layers=method == "joint")
-    return solve([counts], rule, Exact(weights), sampled, 0.5, method)[0]
+    return _few_returned(solve([counts], rule, Exact(weights), sampled, 0.5, method)[0], rule)
 
 
 def certified_size(radii: ArrayLike, radius: ArrayLike) -> Ints:
@@ -272,7 +273,17 @@ def _solved(
     """The radii of all images, those of counts found together."""
     counted = [each for each in images if isinstance(each, VoteCounts)]
     solved = iter(solve(counted, rule, ClopperPearson(), noise, alpha, method or "joint") if counted else ())
-    return [each if isinstance(each, Radii) else next(solved) for each in images]
+    return [_few_returned(each if isinstance(each, Radii) else next(solved), rule) for each in images]
+
+
+def _few_returned(radii: Radii, rule: Rule) -> Radii:
+    """The radii, where at most w labels are returned in all: while e of L stay, at most w - e others come in."""
+    if not isinstance(rule, Threshold) or radii.false is None:
+        return radii
+    d, others = len(radii.true), len(radii.false)
+    kept = rule.most_returned(d + others) - np.arange(others)  # w - m of L leave room for m others at most
+    known = np.where((kept >= 1) & (kept <= d), np.append(radii.true, -np.inf)[np.clip(kept - 1, 0, d)], -np.inf)
+    return Radii(radii.true, np.maximum(radii.false, np.where(kept <= 0, np.inf, known)))
 
 
 def _radii(noise: SampledNoise, r: tuple[Floats, Floats | None]) -> Radii:

@@ -92,33 +92,7 @@ class TopK:
 
         Raises `InvalidInputError` unless each draw has k' different labels.
         """
-        hits = votes if votes.dtype == np.bool_ else self._marked(votes, num_labels)
-        if hits.ndim != 2 or hits.shape[0] < 1 or hits.shape[1] != num_labels:
-            raise InvalidInputError(
-                f"hits must be boolean (draws, {num_labels}), one column per label and at least one draw, got shape "
-                f"{hits.shape}"
-            )
-        counts = hits.sum(axis=1)
-        wrong = np.flatnonzero(counts != self.k_prime)
-        if len(wrong):
-            row, count = int(wrong[0]), int(counts[wrong[0]])
-            raise InvalidInputError(
-                f"every draw must hit exactly k_prime = {self.k_prime} different labels, but row {row} has {count}"
-            )
-        return hits
-
-    def _marked(self, ranked: NDArray[Any], num_labels: int) -> Bools:
-        if ranked.ndim != 2 or not np.issubdtype(ranked.dtype, np.integer):
-            raise InvalidInputError(f"ranked votes must be integers (draws, K'), got {ranked.dtype} {ranked.shape}")
-        check_ranks(self.k_prime, ranked.shape[1])
-        used = ranked[:, : self.k_prime].astype(np.int64)
-        if len(used) and not 0 <= used.min() <= used.max() < num_labels:
-            raise InvalidInputError(
-                f"ranked votes must be labels in 0..{num_labels - 1}, got {used.min()}..{used.max()}"
-            )
-        hits = np.zeros((len(used), num_labels), dtype=np.bool_)
-        np.put_along_axis(hits, used, True, axis=1)
-        return hits
+        return _best_of_each(votes, self.k_prime, num_labels)
 
     def sizes(self, num_true: int) -> int:
         """How many labels of L can be returned, and so how many claims there are: min(d, k)."""
@@ -142,9 +116,7 @@ class TopK:
 
     def returned_by(self, scores: NDArray[Any], limit: float | None = None) -> Bools:
         """(rows, c) the labels of the k largest scores of each row, ties by index."""
-        returned = np.zeros(scores.shape, dtype=np.bool_)
-        np.put_along_axis(returned, np.argsort(-scores, axis=1, kind="stable")[:, : self.k], True, axis=1)
-        return returned
+        return _largest(scores, self.k)
 
     def most_staying(self, low: Floats, high: Floats, inside: Bools) -> int:
         """The most labels of L, those `inside`, that can be returned if each probability is from `low` to `high`.
@@ -158,10 +130,12 @@ class TopK:
 
 @dataclass(frozen=True)
 class Threshold:
-    """g returns every label that f returns with probability at least t; f returns any set of labels per draw.
+    """g returns every label that f returns with probability at least t; f returns k_prime labels per draw, or any set.
 
     Attributes:
         t: The probability, strictly between 0 and 1.
+        k_prime: How many labels f returns, k', of ranked votes; None for votes that are sets of any size. With k' at
+            most k' / t labels are returned, whatever the image.
 
     >>> rule = Threshold(t=0.5)
     >>> sets = np.array([[True, True, False], [False, True, False]])  # two draws, three labels
@@ -169,53 +143,83 @@ class Threshold:
     array([1, 2, 0])
     >>> rule.returned(sets, num_labels=3)
     (1, 0)
+    >>> Threshold(t=0.5, k_prime=1).returned(np.array([[2, 0], [2, 1], [0, 2]]), num_labels=3)  # the best label first
+    (2,)
     """
 
     t: float
+    k_prime: int | None = None
     name: ClassVar[RuleName] = "threshold"
     methods: ClassVar[tuple[Method, ...]] = ("joint", "coupled", "betting", "independent", "enumerated")
     k: ClassVar[None] = None
-    k_prime: ClassVar[None] = None
-    ranked: ClassVar[bool] = False
     has_ceilings: ClassVar[bool] = True
+
+    def __repr__(self) -> str:
+        return (
+            f"Threshold(t={self.t!r})" if self.k_prime is None else f"Threshold(t={self.t!r}, k_prime={self.k_prime})"
+        )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "t", check_fraction("threshold", self.t))
+        if self.k_prime is not None:
+            object.__setattr__(self, "k_prime", check_count("k_prime", self.k_prime))
+
+    @property
+    def ranked(self) -> bool:
+        """Whether votes are ranked labels; if not, they are sets."""
+        return self.k_prime is not None
 
     @property
     def options(self) -> dict[str, float]:
         """The arguments of `make_rule` that make this rule."""
-        return {"threshold": self.t}
+        return {"threshold": self.t, **({} if self.k_prime is None else {"k_prime": self.k_prime})}
 
     @property
     def words(self) -> dict[str, str]:
         """Each option in the letters of the paper, for people."""
-        return {"threshold": f"t = {plain(self.t)}"}
+        ranks = {} if self.k_prime is None else {"k_prime": f"k\u2032 = {self.k_prime}"}
+        return {**ranks, "threshold": f"t = {plain(self.t)}"}
 
     @property
     def text(self) -> str:
         """The options in the letters of the paper, for a terminal."""
-        return f"t = {plain(self.t)}"
+        return f"t = {plain(self.t)}" if self.k_prime is None else f"k' = {self.k_prime}, t = {plain(self.t)}"
 
     def check(self, num_labels: int) -> None:
-        """Raises `InvalidInputError` unless there is at least one label."""
+        """Raises `InvalidInputError` unless there are at least one label and k' labels."""
         check_count("num_labels", num_labels)
+        if self.k_prime is not None:
+            check_count("k_prime", self.k_prime, num_labels)
 
     def check_ranks(self, kept: int | None) -> None:
-        """Nothing to check: sets are not ranked."""
+        """Raises `InvalidInputError` if votes keep fewer labels per draw than k'; None: they do not say."""
+        if kept is not None and self.k_prime is not None:
+            check_ranks(self.k_prime, kept)
+
+    def hits_at_most(self, labels: int) -> int:
+        """How many of so many labels a draw can hit."""
+        return labels if self.k_prime is None else min(labels, self.k_prime)
+
+    def most_returned(self, num_labels: int) -> int:
+        """The most labels that g returns, whatever the image: k' / t, as the probabilities sum to k'."""
+        if self.k_prime is None:
+            return num_labels
+        return min(num_labels, math.floor(self.k_prime / Fraction(repr(self.t))))
 
     def sizes(self, num_true: int) -> int:
         """How many labels of L can be returned, and so how many claims there are: all d."""
         return num_true
 
     def hits(self, votes: NDArray[Any], num_labels: int) -> Ints:
-        """(num_labels,) in how many draws f returned each label; votes: boolean (draws, num_labels)."""
+        """(num_labels,) in how many draws f returned each label; votes as for `sets`."""
         return np.asarray(self.sets(votes, num_labels).sum(axis=0))
 
     def sets(self, votes: NDArray[Any], num_labels: int) -> Bools:
-        """The votes, if they are the set of each draw, boolean (draws, num_labels), at least one draw."""
+        """(draws, num_labels) the set of each draw, at least one: as given, or the k' best of ranked votes."""
+        if self.k_prime is not None:
+            return _best_of_each(votes, self.k_prime, num_labels)
         if votes.dtype != np.bool_ or votes.ndim != 2 or votes.shape[0] < 1:
-            ranked = "; ranked votes do not say which labels passed" if np.issubdtype(votes.dtype, np.integer) else ""
+            ranked = "; of ranked votes give k_prime, too" if np.issubdtype(votes.dtype, np.integer) else ""
             raise InvalidInputError(
                 f"the threshold rule needs the set of each draw, boolean (draws, num_labels) with at least one draw, "
                 f"got {votes.dtype} {votes.shape}{ranked}"
@@ -234,11 +238,15 @@ class Threshold:
         return tuple(int(label) for label in np.argsort(-hits, kind="stable") if hits[label] >= self.needed(len(votes)))
 
     def returned_once(self, votes: NDArray[Any]) -> tuple[int, ...] | None:
-        """The labels of the one draw without noise."""
-        return tuple(np.flatnonzero(votes[0]).tolist())
+        """The labels of the one draw without noise; None where the votes keep fewer than k'."""
+        if self.k_prime is None:
+            return tuple(np.flatnonzero(votes[0]).tolist())
+        return tuple(votes[0, : self.k_prime].tolist()) if votes.shape[1] >= self.k_prime else None
 
     def returned_by(self, scores: NDArray[Any], limit: float | None = None) -> Bools:
-        """(rows, c) the labels with a score of at least t, or of `limit`, the score that means t."""
+        """(rows, c) the labels with a score of at least t, or of `limit`, the score that means t; or the k' best."""
+        if self.k_prime is not None:
+            return _largest(scores, self.k_prime)
         return np.asarray(scores >= (self.t if limit is None else limit))
 
     def most_staying(self, low: Floats, high: Floats, inside: Bools) -> int:
@@ -253,28 +261,66 @@ class Threshold:
 Rule = TopK | Threshold
 
 
+def _largest(scores: NDArray[Any], count: int) -> Bools:
+    """(rows, c) the labels of so many of the largest scores of each row, ties by index."""
+    marked = np.zeros(scores.shape, dtype=np.bool_)
+    np.put_along_axis(marked, np.argsort(-scores, axis=1, kind="stable")[:, :count], True, axis=1)
+    return marked
+
+
+def _best_of_each(votes: NDArray[Any], k_prime: int, num_labels: int) -> Bools:
+    """(draws, num_labels) the k' labels of each draw, from ranked votes (draws, >= k') or boolean ones."""
+    hits = votes if votes.dtype == np.bool_ else _marked(votes, k_prime, num_labels)
+    if hits.ndim != 2 or hits.shape[0] < 1 or hits.shape[1] != num_labels:
+        raise InvalidInputError(
+            f"hits must be boolean (draws, {num_labels}), one column per label and at least one draw, got shape "
+            f"{hits.shape}"
+        )
+    counts = hits.sum(axis=1)
+    wrong = np.flatnonzero(counts != k_prime)
+    if len(wrong):
+        row, count = int(wrong[0]), int(counts[wrong[0]])
+        raise InvalidInputError(
+            f"every draw must hit exactly k_prime = {k_prime} different labels, but row {row} has {count}"
+        )
+    return hits
+
+
+def _marked(ranked: NDArray[Any], k_prime: int, num_labels: int) -> Bools:
+    if ranked.ndim != 2 or not np.issubdtype(ranked.dtype, np.integer):
+        raise InvalidInputError(f"ranked votes must be integers (draws, K'), got {ranked.dtype} {ranked.shape}")
+    check_ranks(k_prime, ranked.shape[1])
+    used = ranked[:, :k_prime].astype(np.int64)
+    if len(used) and not 0 <= used.min() <= used.max() < num_labels:
+        raise InvalidInputError(f"ranked votes must be labels in 0..{num_labels - 1}, got {used.min()}..{used.max()}")
+    hits = np.zeros((len(used), num_labels), dtype=np.bool_)
+    np.put_along_axis(hits, used, True, axis=1)
+    return hits
+
+
 def make_rule(name: str, *, k: int | None = None, k_prime: int | None = None, threshold: float | None = None) -> Rule:
     """The rule of this name; raises `InvalidInputError` unless exactly its own options are given.
 
-    The top-k rule takes k and k_prime, the threshold rule takes threshold, its t.
+    The top-k rule takes k and k_prime, the threshold rule takes threshold, its t, and k_prime for ranked votes.
 
     >>> make_rule("top-k", k=5, k_prime=3)
     TopK(k=5, k_prime=3)
-    >>> make_rule("threshold", threshold=0.5)
-    Threshold(t=0.5)
+    >>> make_rule("threshold", threshold=0.5), make_rule("threshold", threshold=0.25, k_prime=4)
+    (Threshold(t=0.5), Threshold(t=0.25, k_prime=4))
     """
     needed: dict[str, tuple[str, ...]] = {"top-k": ("k", "k_prime"), "threshold": ("threshold",)}
+    allowed = {"top-k": ("k", "k_prime"), "threshold": ("threshold", "k_prime")}
     if name not in needed:
         raise InvalidInputError(unknown_name("rule", str(name), needed))
     takes = " and ".join(needed[name])
     for option, value in {"k": k, "k_prime": k_prime, "threshold": threshold}.items():
         if value is None and option in needed[name]:
             raise InvalidInputError(f"{option} is missing; the {name} rule needs {takes}")
-        if value is not None and option not in needed[name]:
+        if value is not None and option not in allowed[name]:
             other = "threshold" if name == "top-k" else "top-k"
             raise InvalidInputError(f"{option} belongs to the {other} rule; the {name} rule takes {takes}")
     if threshold is not None:
-        return Threshold(threshold)
+        return Threshold(threshold, k_prime)
     assert k is not None
     assert k_prime is not None
     return TopK(k, k_prime)
@@ -306,7 +352,7 @@ def default_method(rule: Rule, noise: Noise, draws: int) -> Method:
     >>> default_method(rule, Uniform(0.5), 1000)
     'joint'
     """
-    if rule.k_prime is None or noise.sigma is None:
+    if not isinstance(rule, TopK) or noise.sigma is None:
         return default_label_method(noise)
     most = COUPLED_TO if rule.k_prime == 1 else COUPLED_TO_MANY
     return "coupled" if COUPLED_FROM <= draws <= most else "joint"

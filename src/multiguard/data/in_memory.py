@@ -130,13 +130,13 @@ def first_input(data: Any, feature_names: Sequence[str] | None = None) -> NDArra
     raise error
 
 
-def named_row(given: Any, names: Sequence[str] | None) -> Any:
+def named_row(given: Any, names: Sequence[str] | None, what: str = "the input") -> Any:
     """The values of a pandas Series, or of a data frame of one row, in the order of these names; other data as it is.
 
     A missing or a further name raises `DataError`.
     """
-    frame = given.to_frame().T.infer_objects() if hasattr(given, "to_frame") and hasattr(given, "array") else given
-    if (rows := _values("the input", frame, names)) is frame:
+    frame = given.to_frame().T.infer_objects() if _is_series(given) else given
+    if (rows := _values(what, frame, names)) is frame:
         return given
     if len(rows) != 1:
         raise DataError(f"the input is a data frame of {len(rows)} rows; expected one row")
@@ -149,15 +149,22 @@ def _open(data: Any, label_names: Sequence[str], feature_names: Sequence[str] | 
         return dataset
     if isinstance(data, tuple | list) and len(data) == 2:
         inputs, labels = (_values(*each) for each in (("X", data[0], feature_names), ("Y", data[1], label_names)))
+        if isinstance(inputs, tuple | list) and any(map(_is_series, inputs)):
+            inputs = [named_row(row, feature_names) for row in inputs]
         return _from_arrays(inputs, labels, label_names)
     if all(hasattr(data, name) for name in _LOADERS):
-        return _from_loader(data, label_names)
+        return _from_loader(data, label_names, feature_names)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not hasattr(data, "shape"):
-        return _from_items(data, label_names)
+        return _from_items(data, label_names, feature_names)
     raise DataError(
         f"data is {_kind(data)}; expected a pair (X, Y), a torch Dataset or DataLoader with items (x, y), or a "
         "multiguard dataset. Give (X, None) for inputs without labels."
     )
+
+
+def _is_series(given: Any) -> bool:
+    """Whether it is a pandas Series, whose values have names."""
+    return hasattr(given, "to_frame") and hasattr(given, "array")
 
 
 def _values(what: str, given: Any, names: Sequence[str] | None) -> Any:
@@ -193,12 +200,17 @@ def _from_arrays(inputs: Any, labels: Any, label_names: Sequence[str]) -> Memory
     return MemoryDataset(name, label_names, len(sets), read, label_sets=sets, labelled=labels is not None)
 
 
-def _from_items(items: Any, label_names: Sequence[str]) -> MemoryDataset:
+def _from_items(items: Any, label_names: Sequence[str], feature_names: Sequence[str] | None) -> MemoryDataset:
     name = f"{type(items).__name__}, {len(items)} items"
-    return MemoryDataset(name, label_names, len(items), lambda index: _pair(items[index]))
+
+    def read(index: int) -> tuple[Any, Any]:
+        given, labels = _pair(items[index])
+        return given if feature_names is None else named_row(given, feature_names), labels
+
+    return MemoryDataset(name, label_names, len(items), read)
 
 
-def _from_loader(loader: Any, label_names: Sequence[str]) -> MemoryDataset:
+def _from_loader(loader: Any, label_names: Sequence[str], feature_names: Sequence[str] | None) -> MemoryDataset:
     """All items of the loader's dataset, in its order; a loader that picks items, or makes them, raises `DataError`."""
     items, batches = loader.dataset, type(loader.batch_sampler).__name__
     plain = getattr(loader.collate_fn, "__name__", "") in ("default_collate", "default_convert")
@@ -207,7 +219,7 @@ def _from_loader(loader: Any, label_names: Sequence[str]) -> MemoryDataset:
         raise DataError(f"{type(items).__name__} is read in a stream; stack its items and give a pair (X, Y).")
     if not (plain and sampled and batches in ("BatchSampler", "NoneType")):
         raise DataError("the loader has a sampler or a collate function of its own; give a dataset of pairs (x, y).")
-    return _from_items(items, label_names)
+    return _from_items(items, label_names, feature_names)
 
 
 def _pair(item: Any) -> tuple[Any, Any]:
@@ -237,6 +249,7 @@ def label_set(labels: Any, label_names: Sequence[str]) -> Labels:
     multiguard.errors.DataError: the labels [0, 1, 1] are one 0 or 1 per label, or indices; ...
     """
     if hasattr(labels, "shape") and np.ndim(labels) == 1 and np.asarray(labels).dtype.kind in "biuf":
+        labels = named_row(labels, label_names, "Y")
         return _from_multi_hot(np.asarray(labels), len(label_names))
     if isinstance(labels, set | frozenset):
         return tuple(sorted({_index(label, label_names) for label in labels}))

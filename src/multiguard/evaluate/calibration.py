@@ -209,7 +209,7 @@ def calibrate(
     >>> votes = read_votes(folder)  # a folder with the votes of 5 images
     >>> calibrate(CalibrateConfig(recall=0.8, radius=0.1), [votes])
     Traceback (most recent call last):
-    multiguard.errors.InvalidInputError: recall: 3 calibration images cannot promise 80 %; it takes at least ...
+    multiguard.errors.InvalidInputError: recall: a promise of 80 % takes at least 5 labelled images to set the hits, ...
     """
     if out is None:
         return _calibrate(config, votes, progress)
@@ -398,8 +398,8 @@ def _instead(config: CalibrateConfig, part: Part, confidence: float | None, nois
     needed = int(np.ceil(1 / max(loss - part.risk.gap, 1e-9))) - 1
     if confidence is None and images < needed:
         return (
-            f"recall: {images} calibration images cannot promise {plain_percent(config.recall)} %; it takes at least "
-            f"{needed} with labels, and about twice as many in all"
+            f"recall: a promise of {plain_percent(config.recall)} % takes at least {needed} labelled images to set the "
+            f"hits, and there are {images}; vote on about {2 * needed} or more in all"
         )
     possible = int(100 * (1 - part.loss(1, confidence)))
     step, end = (float(each) for each in noise.default_grid)

@@ -318,4 +318,4 @@ class _Certifier:
     def _array(self, votes: DrawVotes) -> NDArray[Any]:
         from multiguard.votes.types import as_array  # pyarrow is imported where votes are read, not with this room
 
-        return as_array(votes, self._rule.name)
+        return as_array(votes, self._rule)

@@ -35,7 +35,7 @@ class CertifyConfig(Config, frozen=True):
     """
 
     k: Annotated[Count | None, described("For top-k: labels that the smoothed classifier returns.")] = None
-    k_prime: Annotated[Count | None, described("For top-k: labels that the model returns per draw.")] = None
+    k_prime: Annotated[Count | None, described("Labels that the model returns per draw, k'.")] = None
     threshold: Annotated[float | None, described("For threshold: the fraction of draws that a label needs.")] = None
     alpha: Annotated[float, described("The probability of a wrong certificate, per image.")] = 0.001
     draws: Annotated[Count | None, described("The first draws, this many [all; adaptive votes: always all].")] = None
@@ -62,17 +62,30 @@ class CertifyConfig(Config, frozen=True):
     @property
     def rule(self) -> Rule:
         """The smoothed classifier; without k, k' and threshold, `InvalidInputError`."""
-        return self.rule_of(self.rule_name or "top-k")
+        return self._made(self.rule_name or "top-k")
 
     @property
     def rule_name(self) -> RuleName | None:
         """The rule that the given options belong to; None where none is given."""
-        if self.threshold is not None and self.k is None and self.k_prime is None:
+        if self.threshold is not None and self.k is None:
             return "threshold"
         return None if self.threshold is self.k is self.k_prime is None else "top-k"
 
-    def rule_of(self, name: RuleName) -> Rule:
-        """The rule of this name; raises `InvalidInputError` unless exactly its options are given."""
+    def rule_of(self, votes: RuleName) -> Rule:
+        """The rule for votes that were cast for this rule; raises `InvalidInputError` unless its options are given.
+
+        Votes of the top-k rule are ranked: they serve the threshold rule, too, with a k'.
+        """
+        name = "threshold" if votes == "threshold" else self.rule_name or votes
+        if votes == "threshold" and self.k_prime is not None:
+            raise InvalidInputError("k_prime belongs to ranked votes, and votes of the threshold rule are sets")
+        if votes != "threshold" == name and self.k_prime is None:
+            raise InvalidInputError(
+                "k_prime is missing; of ranked votes the threshold rule takes the k' best labels of each draw"
+            )
+        return self._made(name)
+
+    def _made(self, name: RuleName) -> Rule:
         return make_rule(name, k=self.k, k_prime=self.k_prime, threshold=self.threshold)
 
     def with_rule(self, rule: Rule) -> Self:
@@ -91,8 +104,8 @@ class CertifyConfig(Config, frozen=True):
 
     def resolve(self, run: Provenance) -> Self:
         """The config with its draws and methods named; raises unless the votes of this run provide what it needs."""
-        if self.rule_name not in (run.rule, None):
-            raise VotesError(_OTHER_RULE[run.rule])
+        if run.rule == "threshold" and (self.rule_name == "top-k" or self.k_prime is not None):
+            raise VotesError(_SETS)
         rule = self.rule_of(run.rule)
         rule.check(len(run.label_names))
         rule.check_ranks(run.k_max)
@@ -164,13 +177,10 @@ class SweepConfig(Config, frozen=True):
         return list(dict.fromkeys(configs))[1:]
 
 
-_OTHER_RULE = {
-    "threshold": "these are votes of the threshold rule, one unranked set of labels per draw, without a k': certify "
-    "them with --threshold (CertifyConfig(threshold=t)), or vote again with --rule top-k",
-    "top-k": "these are votes of the top-k rule, the ranked labels of each draw, which do not say what passes a "
-    "threshold: certify them with --k and --k-prime (CertifyConfig(k=..., k_prime=...)), or vote again with "
-    "--rule threshold",
-}
+_SETS = (
+    "these are votes of the threshold rule, one unranked set of labels per draw, without a k': certify them with "
+    "--threshold (CertifyConfig(threshold=t)), or vote again with --rule top-k"
+)
 
 
 def check_methods(methods: Sequence[Method], rule: Rule, noise: Noise | str | None = None) -> tuple[Method, ...]:

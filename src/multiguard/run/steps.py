@@ -78,7 +78,7 @@ def run(
     `force`; certificates and the report are made again as needed. Returns the main certificates, if it comes to them.
     `until` is the last step to do, and `command` the command line, for the record.
 
-    >>> from multiguard.run import parse_recipe
+    >>> from multiguard.run import parse_recipe, run
     >>> text = "data: {name: digits}\nsigma: 0.5\nmodel: runs/digits\ncertify: {k: 3, k_prime: 1}"
     >>> run(parse_recipe(text, "mine.yaml"), out=Path("runs/mine"), until="train")
     Traceback (most recent call last):

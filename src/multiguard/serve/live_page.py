@@ -12,6 +12,7 @@ from multiguard.certify.noise import Noise, check_sampled
 from multiguard.data.image import decode_image, read_image_bytes
 from multiguard.data.sample import Sample
 from multiguard.errors import ImageError, InvalidInputError
+from multiguard.io.files import read_regular
 from multiguard.io.rounding import confidence, plain, round_down
 from multiguard.report.page import ASSETS as REPORT_ASSETS
 from multiguard.report.page import as_script_json, page_environment, policy_hash
@@ -126,4 +127,4 @@ def _shown(radius: float) -> float:
 
 
 def _asset(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+    return read_regular(path).decode()

@@ -67,7 +67,7 @@ class Stopping:
     def decided(self, rows: Sequence[VoteRow]) -> list[bool]:
         """For each image whether its draws may end, computed in worker processes or in this one."""
         rule, options = self._plan.rule, self._options
-        votes, labels = [as_array(row.votes, rule.name) for row in rows], [self._protected(row) for row in rows]
+        votes, labels = [as_array(row.votes, rule) for row in rows], [self._protected(row) for row in rows]
         if (processes := _processes(self._smoother.settings.device)) > 1:
             from joblib.externals.loky import get_reusable_executor
             from joblib.externals.loky.process_executor import BrokenProcessPool
@@ -86,7 +86,7 @@ class Stopping:
         if self._labelled:
             return row.labels
         assert row.pilot is not None
-        return self._plan.rule.returned(as_array(row.pilot, self._plan.rule.name), self._options["num_labels"])
+        return self._plan.rule.returned(as_array(row.pilot, self._plan.rule), self._options["num_labels"])
 
 
 def _processes(device: str) -> int:

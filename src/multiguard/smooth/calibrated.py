@@ -1,4 +1,4 @@
-"""A calibrated classifier: the labels that it returns hold a fraction of the true ones on average, even under attack."""
+"""A calibrated classifier: on average its labels hold a fraction of the true ones, even under attack."""
 
 from dataclasses import replace
 from types import SimpleNamespace

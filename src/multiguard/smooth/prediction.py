@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from multiguard.certify import Method, Noise, Rule, certified_radii, label_radii, settled_by_betting
 from multiguard.certify.arguments import check_alpha
+from multiguard.data.in_memory import named_row
 from multiguard.errors import InvalidInputError
 from multiguard.io.rounding import radius_text
 from multiguard.smooth.engine import Image, content_id
@@ -171,7 +172,7 @@ class LivePrediction:
             raise InvalidInputError(
                 f"every band of {noise} votes once, so there are no draws to look at between; use Smoother.predict"
             )
-        image = copy.deepcopy(image)  # the caller may reuse the array between draws
+        image = named_row(copy.deepcopy(image), smoother.classifier.feature_names)  # the caller may reuse the array
         self._state = smoother.begin(image, _BATCH)
         self.label_names = smoother.classifier.label_names
         smoother.settings.check_rule(rule, len(self.label_names))
@@ -270,6 +271,6 @@ class LivePrediction:
 
     def _add(self, stream: Stream, draws: int) -> NDArray[Any]:
         (_, drawn), *_ = self._smoother.run([self._job(stream, draws)], steady=True, most_rows=_BATCH)
-        new, before = as_array(drawn, self.rule.name), self._votes[stream]
+        new, before = as_array(drawn, self.rule), self._votes[stream]
         votes = self._votes[stream] = new if before is None else np.concatenate([before, new])
         return votes

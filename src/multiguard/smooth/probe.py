@@ -209,12 +209,16 @@ def expectations(run: "VoteRun", config: "VoteConfig") -> tuple[list[str], list[
     return warnings, facts
 
 
-def data_warnings(run: "VoteRun", draws: int, rule: Rule, alpha: float, methods: Sequence[Method | None]) -> list[str]:
-    """What looks wrong with a model, its data and its draws in Python, before the first vote; it raises as above."""
+def data_warnings(run: "VoteRun", config: "CertifyConfig") -> list[str]:
+    """What looks wrong with a model, its data and its draws in Python, before the first vote; it raises as above.
+
+    `config` is resolved: its draws and methods are those that will certify.
+    """
     warnings = [*run.check(), *_scale_warnings(run, run.dataset)]
     noise, labels = run.smoother.noise, len(run.smoother.classifier.label_names)
-    if all(largest_radius(draws, rule, labels, noise, alpha, method) < 0 for method in methods):
-        warnings.append(nothing_words(draws, rule, labels, alpha, methods[0]))
+    draws, rule, alpha = run.provenance.draws, config.rule, config.alpha
+    if all(largest_radius(draws, rule, labels, noise, alpha, method) < 0 for method in config.methods):
+        warnings.append(nothing_words(draws, rule, labels, alpha, config.methods[0]))
     if run.provenance.labelled and (look := _look(run)) is not None:
         warnings += _recalls(run, look)[1]
     return warnings

@@ -66,10 +66,11 @@ class Settings:
         """Raises `InvalidInputError` unless these votes can certify this rule."""
         if not isinstance(rule, Rule):
             raise InvalidInputError(f"rule is {rule!r}; give TopK(k, k_prime=...) or Threshold(t).")
-        if rule.name != self.rule_name:
+        if rule.ranked != (self.score_threshold is None):
+            votes = "ranked labels" if self.score_threshold is None else "sets of labels"
             raise InvalidInputError(
-                f"{rule} does not fit this smoother, whose votes are for the {self.rule_name} rule; score_threshold "
-                "makes votes for the threshold rule, k_max for the top-k rule."
+                f"{rule} does not fit this smoother, whose votes are {votes}; score_threshold makes sets, for "
+                "Threshold(t), and k_max ranked labels, for TopK and Threshold(t, k_prime=...)."
             )
         rule.check(num_labels)
         rule.check_ranks(self.k_max)

@@ -177,6 +177,7 @@ class Smoother:
 
         Returns the `state_checksum` of the model, which it must still have when the votes are used (`end`).
         """
+        image = named_row(image, self.classifier.feature_names)
         check_unit(image_array("image", image, None), self.classifier, self.noise)
         state, (probed, rows) = self.classifier.state_checksum(), self._probed
         if (
@@ -231,7 +232,7 @@ class Smoother:
         >>> sets.hits()
         array([[ True,  True, False]])
         """
-        noise_seed, image = resolve_seed(noise_seed), named_row(image, self.classifier.feature_names)
+        noise_seed = resolve_seed(noise_seed)
         job = self.job(image, draws, noise_seed=noise_seed, image_id=image_id, first_draw=first_draw, stream=stream)
         most_rows = 1 << (job.draws - 1).bit_length()
         state = self.begin(image, most_rows)
@@ -281,7 +282,7 @@ class Smoother:
         """Draws to be made by `run`; the arguments are those of `votes`. The image is copied."""
         count, first = check_draws(draws, first_draw), whole_number("first_draw", first_draw)
         key = noise_key(whole_number("noise_seed", noise_seed), image_id, stream)
-        array = image_array(image_id, image, self.classifier.image_size)
+        array = image_array(image_id, named_row(image, self.classifier.feature_names), self.classifier.image_size)
         self.find_labels(array)
         self.noise.check_shape(f"image {image_id!r}", array.shape)
         self.noise.check_draws(first, count)
@@ -344,7 +345,6 @@ class Smoother:
         Prediction of 1 label, noise seed 0:
           cat: stays up to 0.600
         """
-        image = named_row(image, self.classifier.feature_names)
         if self.noise.positions is not None:
             return self._predict_by_positions(image, rule, self.noise.positions, image_id)
         most = check_draws(draws)
@@ -366,10 +366,11 @@ class Smoother:
         return live.prediction()
 
     def _predict_by_positions(self, image: Image, rule: Rule, positions: int, image_id: str | None) -> Prediction:
+        image = named_row(image, self.classifier.feature_names)
         names = self.find_labels(image)
         self.settings.check_rule(rule, len(names))
         name = content_id(image) if image_id is None else image_id
-        votes = as_array(self.votes(image, positions, noise_seed=0, image_id=name), rule.name)
+        votes = as_array(self.votes(image, positions, noise_seed=0, image_id=name), rule)
         labels = rule.returned(votes, len(names))
         options: dict[str, Any] = {"num_labels": len(names), "noise": self.noise, "alpha": 0.5, "method": "enumerated"}
         found = confirm_labels(labels, votes, rule, **options)
@@ -421,7 +422,8 @@ class Smoother:
 
         >>> from multiguard import TopK
         >>> smoother = Smoother(lambda rows: rows.clone(), sigma=0.5, labels=["cat", "dog"], device="cpu")
-        >>> results = smoother.certify((np.array([[3.0, 0.0], [0.0, 0.1]]), [["cat"], ["dog"]]), TopK(1, k_prime=1))
+        >>> data = np.array([[3.0, 0.0], [0.0, 0.1]]), [["cat"], ["dog"]]
+        >>> results = smoother.certify(data, TopK(1, k_prime=1), noise_seed=0)
         >>> results.recall([0.0, 0.5, 1.0])
         array([0.5, 0.5, 0.5])
         """
@@ -453,8 +455,7 @@ class Smoother:
             on_error=on_error,
             resumable=out is not None,
         )
-        tried = methods or ("betting" if plan else None,)
-        for warning in data_warnings(run, run.provenance.draws, rule, alpha, tried):
+        for warning in data_warnings(run, config.resolve(run.provenance)):
             warnings.warn(warning, stacklevel=2)
         votes_folder, folder = (None, None) if out is None else (Path(out) / "votes", Path(out) / "certificates")
         with progress_bars(progress) as report:
@@ -481,9 +482,9 @@ class Smoother:
     ) -> "Calibrated":
         """On average the labels of its `predict` hold this fraction of the true ones, under attacks up to the radius.
 
-        The average is over new images that are exchangeable with those of `data`, over the draws and over the images of
-        `data`; with `confidence` it is over new images and draws, and holds with that confidence. If only the set of all
-        labels would keep the promise, `InvalidInputError` says what can be promised.
+        The average is over new images that are exchangeable with those of `data`, over the draws and over the images
+        of `data`; with `confidence` it is over new images and draws, and holds with that confidence. If only the set of
+        all labels would keep the promise, `InvalidInputError` says what can be promised.
 
         Args:
             data: Labelled inputs, as for `certify`.

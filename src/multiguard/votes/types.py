@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.certify.rules import RuleName
+from multiguard.certify.rules import Rule
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.io.short_repr import short_repr
 from multiguard.votes.provenance import Provenance
@@ -113,14 +113,14 @@ def as_ranked(votes: DrawVotes) -> Ranked:
 def as_hits(votes: DrawVotes) -> NDArray[np.bool_]:
     """Return votes of the threshold rule, (draws, c) boolean; votes of the top-k rule raise `VotesError`."""
     if not isinstance(votes, LabelSets):
-        remedy = "certify them with --rule top-k (Votes.ranked), or vote again with --rule threshold"
+        remedy = "certify them with k and k_prime, or threshold and k_prime, or vote again with --rule threshold"
         raise VotesError(f"these are votes of the top-k rule: which labels pass a threshold is not known; {remedy}.")
     return votes.hits()
 
 
-def as_array(votes: DrawVotes, rule: RuleName) -> NDArray[Any]:
-    """Return the votes as the functions of this rule take them; votes of the other rule raise `VotesError`."""
-    return as_hits(votes) if rule == "threshold" else as_ranked(votes)
+def as_array(votes: DrawVotes, rule: Rule) -> NDArray[Any]:
+    """Return the votes as the functions of this rule take them; votes of the other form raise `VotesError`."""
+    return as_ranked(votes) if rule.ranked else as_hits(votes)
 
 
 def packed_array(votes: DrawVotes) -> NDArray[np.uint8 | np.uint16]:
