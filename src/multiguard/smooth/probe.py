@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.certify.noise import Noise
-from multiguard.certify.rules import Method, Rule, Threshold, TopK
+from multiguard.certify.rules import Rule, Threshold, TopK
 from multiguard.certify.stopping import largest_radius, nothing_words
 from multiguard.data.in_memory import MemoryDataset
 from multiguard.data.sample import Dataset
@@ -24,6 +24,7 @@ from multiguard.smooth.settings import Settings, score_limit
 from multiguard.smooth.stream import Batch, Job, Segment
 
 if TYPE_CHECKING:
+    from multiguard.evaluate.config import CertifyConfig
     from multiguard.smooth.config import VoteConfig
     from multiguard.smooth.dataset import VoteRun
 
