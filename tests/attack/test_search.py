@@ -76,7 +76,7 @@ def test_box(smoother):
 def test_other_rules(smoother):
     """The rule must be one that the smoother's votes can be counted by."""
     for rule, message in (
-        (Threshold(0.5), "votes are for the top-k rule"),
+        (Threshold(0.5), "votes are ranked labels"),
         (TopK(4, 3), "keep 2 labels per draw"),
         (TopK(11, 2), "k "),
     ):

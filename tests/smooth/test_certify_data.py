@@ -261,8 +261,8 @@ def test_refused_before_the_first_draw(options, message):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"draws": 5}, "5 draws prove nothing, .* at alpha = 0.001 .* it takes"),
-        ({"draws": 10, "alpha": 1e-9}, "10 draws prove nothing, .* at alpha = 1e-09 "),
+        ({"draws": 5}, "5 draws prove nothing by .* at alpha = 0.001 .* it takes"),
+        ({"draws": 10, "alpha": 1e-9}, "10 draws prove nothing by .* at alpha = 1e-09 "),
         ({"draws": 5, "methods": ["coupled"]}, "5 draws prove nothing by the method coupled"),
         ({"draws": "adaptive", "max_draws": 5}, "5 draws prove nothing by the method betting"),
         ({"draws": 5, "alpha": 0.5}, None),
