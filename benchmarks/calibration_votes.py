@@ -95,7 +95,12 @@ def main() -> None:
         undefended = pgd(
             model, pixels[some], Hide(truth[some]), Threshold(0.5), radius=radius, config=plain, device=arguments.device
         )
-        names = {"ids": scores["val_ids"][some], "labels": truth[some], "votes": ranked.astype(np.uint8), "norms": found.norms}
+        names = {
+            "ids": scores["val_ids"][some],
+            "labels": truth[some],
+            "votes": ranked.astype(np.uint8),
+            "norms": found.norms,
+        }
         np.savez_compressed(out / f"attacked-{radius:g}.npz", **names, bare=bare(undefended.inputs))
         say(f"attacked at R = {radius}: norms up to {found.norms.max():.4f}")
 
