@@ -5,10 +5,12 @@ from functools import partial
 
 import numpy as np
 import pytest
-from tests.evaluate.votes_cases import KINDS, random_votes, stored_votes, votes_of_kind
+from tests.evaluate.votes_cases import KINDS, random_votes, stored_rows, stored_votes, votes_of_kind
 
+from multiguard.certify import BandAblation, Gaussian
 from multiguard.errors import DataError, InvalidInputError, VotesError
 from multiguard.evaluate import CalibrateConfig, Calibration, calibrate, read_calibration
+from multiguard.votes import Votes
 
 NAMES = ("cat", "dog", "cow")
 CONFIG = CalibrateConfig(recall=0.8, radius=0.25)
@@ -77,8 +79,9 @@ class TestCalibration:
         assert "at least 80 % of the true labels" in sentence
         assert "even under any perturbation of ℓ₂-norm up to R = 0.5" in sentence
         sure = calibration(config=CONFIG.replace(confidence=0.95), wrong=2.341, wrong_confidence=0.95).sentence
-        assert "with 95 % confidence" in sure
-        assert "at most 2.35 of them are wrong" in sure
+        assert "with 95 % confidence; with 95 % confidence at most 2.35 of them are wrong" in sure
+        both = calibration(config=CONFIG.replace(confidence=0.95, wrong=2.341), wrong=2.341, wrong_confidence=0.95)
+        assert "with 95 % confidence; at most 2.35 of them are wrong" in both.sentence
 
 
 def test_file(tmp_path):
@@ -93,6 +96,8 @@ def test_file(tmp_path):
     with pytest.raises(InvalidInputError, match="force"):
         calibrate(other, [votes], out=path)
     assert calibrate(other, [votes], out=path, force=True).config == other
+    part = votes.subset([*votes.ids][:50])
+    assert calibrate(other, [part], out=path, force=True).images == 30
     path.write_text(path.read_text().replace('"recall":0.7', '"recall":0.9').replace('"recall": 0.7', '"recall": 0.9'))
     with pytest.raises(DataError, match="edited"):
         read_calibration(path)
@@ -134,6 +139,39 @@ def test_largest_hits(tmp_path):
     assert made.least_hits == max(h for h in range(41) if mean[h] <= 1 - CONFIG.recall)
 
 
+def test_every_band_votes(tmp_path):
+    """Where bands are enumerated, all of them vote on a new image: fewer prove nothing of what a patch can do."""
+    bands = BandAblation(4, 130)
+    ranked = [np.tile([[0, 1]], (130, 1))] * 40
+    votes = stored_votes(tmp_path / "votes", ranked, [[0]] * 40, labels=8, noise=bands)
+    made = calibrate(CalibrateConfig(recall=0.8, radius=3), [votes])
+    assert (made.draws, made.least_hits) == (130, 124)
+    with pytest.raises(InvalidInputError, match="every band of an image must vote, and the votes have 130 bands"):
+        calibrate(CalibrateConfig(recall=0.8, radius=3, draws=50), [votes])
+
+
+def test_pixels_of_the_best_noise(tmp_path):
+    """Images are told apart by their pixels in each of the votes: another model may have seen them in another size."""
+    both = []
+    for sigma in (0.5, 1.0):
+        votes = easy_votes(tmp_path / str(sigma), noise=Gaussian(sigma))
+        rows = [replace(row, image_hash=f"{row.image_id} {sigma}") for row in votes]
+        both.append(Votes.of(votes.provenance, rows))
+    made = calibrate(CONFIG, both)
+    assert made.noise == "gaussian:1"
+    assert len(made.others(both[1])) == made.test_images
+
+
+def test_offers(tmp_path):
+    """Each offer is what a calibration of the same images with that recall and radius promises."""
+    votes, config = easy_votes(tmp_path / "votes"), CONFIG.replace(k_prime=(3,))
+    made = calibrate(config, [votes])
+    assert {(each.recall, each.radius) for each in made.offers} > {(0.8, 0.25), (0.9, 0.0), (0.8, 0.5)}
+    for offer in made.offers[::4]:
+        alone = calibrate(config.replace(recall=offer.recall, radius=offer.radius), [votes])
+        assert (offer.least_hits, offer.returned, offer.wrong) == (alone.least_hits, alone.returned, alone.wrong)
+
+
 def test_more_asked(tmp_path):
     """A higher recall, a larger radius or a confidence never takes more hits; the wrong labels only fall with hits."""
     votes = easy_votes(tmp_path / "votes", images=200)
@@ -173,6 +211,10 @@ def test_unusable_votes(tmp_path):
     for unfit, message in (([unlabelled], "true labels"), ([adaptive], "same number"), ([], "at least one")):
         with pytest.raises((VotesError, InvalidInputError), match=message):
             calibrate(CONFIG, unfit)
+    ranked = [np.tile([[0, 1]], (20, 1))] * 9
+    extended = stored_votes(tmp_path / "extended", ranked, [[0]] * 9, labels=8, earlier_draws=(10,))
+    with pytest.raises(VotesError, match="extended from 10 draws"):
+        calibrate(CONFIG, [extended])
     with pytest.raises(VotesError, match="different labels"):
         calibrate(CONFIG, [votes, random_votes(tmp_path / "other")])
     with pytest.raises(VotesError, match="different images"):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +20,7 @@ from multiguard.evaluate.intervals import mean_at_least
 from multiguard.evaluate.risk import Risk
 from multiguard.io.config import Config, Count, Fraction, NotNegative, Positive, Whole, described, from_tree, to_tree
 from multiguard.io.files import read_regular
-from multiguard.io.records import decode_checked, encode_checked
+from multiguard.io.records import checksum, decode_checked, encode_checked
 from multiguard.io.rounding import percent, plain, plain_percent, round_up
 from multiguard.io.writer import staged
 from multiguard.version import __version__
@@ -33,10 +33,11 @@ NOT_PROMISED = (
     "This is no promise for one image alone, for images unlike the calibration images, or for an attacker who also "
     "chooses which images are sent."
 )
-_FORMAT: dict[str, Any] = {"format": "multiguard-calibration", "version": 2}
+_FORMAT: dict[str, Any] = {"format": "multiguard-calibration", "version": 3}
 _MOST = 1 << 28  # bytes of a file
 _TEST_CONFIDENCE = 0.95  # of the wrong labels where no confidence is asked for
 _DEFAULT_DRAWS, _FEWEST = 120, 5
+_OFFERED = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # the recalls of the offers
 _CLASSIFIER = ("classifier_hash", "weights_hash", "code_hash", "score_threshold", "precision", "clamp")
 
 
@@ -58,7 +59,9 @@ class CalibrateConfig(Config, frozen=True):
     k_prime: Annotated[
         tuple[Count, ...], described("Labels that the model returns per draw [the best of all that the votes keep].")
     ] = ()
-    draws: Annotated[Count | None, described("Fresh draws of each new image [120, or all of the votes].")] = None
+    draws: Annotated[
+        Count | None, described("Fresh draws of each new image [120, or all of the votes; of bands always all].")
+    ] = None
     seed: Annotated[Whole, described("Seed of the split of the images.")] = 0
 
     def __post_init__(self) -> None:
@@ -67,6 +70,20 @@ class CalibrateConfig(Config, frozen=True):
             raise InvalidInputError(
                 f"confidence is missing; a promise of at most {plain(self.wrong)} wrong labels needs one, such as 0.95"
             )
+
+
+class Offer(Config, frozen=True):
+    """What a calibration's images can promise with its k' at another recall or radius; each offer holds alone.
+
+    >>> Offer(recall=0.9, radius=0.5, least_hits=20, returned=7.2, wrong=6.1).radius
+    0.5
+    """
+
+    recall: Annotated[Fraction, described("The fraction of the true labels, on average.")]
+    radius: Annotated[NotNegative, described("The largest perturbation.")]
+    least_hits: Annotated[Count, described("The fewest hits of a returned label, h.")]
+    returned: Annotated[NotNegative, described("Labels returned without attack, on average over the test images.")]
+    wrong: Annotated[NotNegative, described("Wrong labels at most under attack, on average, with 95 % confidence.")]
 
 
 class Calibration(Config, frozen=True):
@@ -104,6 +121,7 @@ class Calibration(Config, frozen=True):
     test_images: Annotated[Whole, described("Images that had no part, for the next two numbers.")] = 0
     returned: Annotated[NotNegative | None, described("Labels returned without attack, on average.")] = None
     achieved: Annotated[NotNegative | None, described("Recall without attack.")] = None
+    offers: Annotated[tuple[Offer, ...], described("Other promises of the same images, each alone.")] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,8 +137,8 @@ class Calibration(Config, frozen=True):
     def others(self, votes: Votes) -> Votes:
         """The votes of all images that neither chose nor calibrated; of another classifier, `InvalidInputError`."""
         check_classifier(self, classifier_facts(votes.provenance), votes.provenance.label_names)
-        used, hashes = set(self.used), zip(votes.ids, votes.image_hashes, strict=True)
-        kept = {name for name, pixel_hash in hashes if (pixel_hash or name) not in used}
+        used = set(self.used)
+        kept = {name for name, pixel_hash in _pixels(votes).items() if (pixel_hash or name) not in used}
         if not kept:
             raise InvalidInputError(
                 f"all {len(votes)} images of these votes calibrated, so none is left; vote on others"
@@ -178,9 +196,9 @@ class Calibration(Config, frozen=True):
     def _wrong_words(self) -> str:
         if self.wrong is None:
             return ""
-        other = None if self.wrong_confidence == self.config.confidence else self.wrong_confidence
-        sure = f" ({plain_percent(other)} % confidence)" if other is not None else ""
-        return f"; at most {round_up(self.wrong, 2)} of them are wrong on average{sure}"
+        alone = self.wrong_confidence if self.config.wrong is None else None
+        sure = f"with {plain_percent(alone)} % confidence " if alone is not None else ""
+        return f"; {sure}at most {round_up(self.wrong, 2)} of them are wrong on average"
 
 
 def calibrate(
@@ -213,8 +231,8 @@ def calibrate(
     """
     if out is None:
         return _calibrate(config, votes, progress)
-    path, hashes = Path(out), [one.manifest_hash for one in votes]
-    request = {"calibrate": to_tree(config), "votes": hashes, "multiguard": __version__}
+    path, taken = Path(out), [[one.manifest_hash, checksum({"ids": [*one.ids]})] for one in votes]
+    request = {"calibrate": to_tree(config), "votes": taken, "multiguard": __version__}
     with staged(path, request, kind="another calibration", folders=(), force=force) as stage:
         if stage is not None:
             found = _calibrate(config, votes, progress)
@@ -257,10 +275,11 @@ class Counts:
         """How many labels an image gets without attack, on average."""
         return float(np.mean(np.sum(self.first >= least, axis=1)))
 
-    def recall(self, least: int) -> float:
-        """Which fraction of the true labels is among them, on average."""
+    def recall(self, least: int) -> float | None:
+        """Which fraction of the true labels is among them, on average; None if no image has a label."""
         own = self.labelled
-        return float(np.mean(np.sum(own.first >= least, axis=1, where=own.true) / own.true.sum(axis=1)))
+        found = np.sum(own.first >= least, axis=1, where=own.true) / own.true.sum(axis=1)
+        return float(np.mean(found)) if len(found) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,12 +333,10 @@ def _calibrate(
     config: CalibrateConfig, votes: Sequence[Votes], progress: Callable[[int, int], None] | None
 ) -> Calibration:
     """The calibration of `calibrate`."""
-    hashes = _check_votes(votes)
-    draws = min(one.provenance.draws for one in votes)
-    draws = check_count("draws", min(_DEFAULT_DRAWS, draws) if config.draws is None else config.draws, draws)
-    each = [_counts(one, list(hashes), config.k_prime, draws) for one in votes]
+    names, draws = _check_votes(votes), _fresh_draws(config, votes)
+    each = [_counts(one, names, config.k_prime, draws) for one in votes]
     candidates = [(index, k_prime) for index, counts in enumerate(each) for k_prime in counts]
-    choosing, setting, testing = _split(len(hashes), config.seed, choose=len(candidates) > 1)
+    choosing, setting, testing = _split(len(names), config.seed, choose=len(candidates) > 1)
     risks = [Risk(one.provenance.draws, draws, one.provenance.noise, config.radius) for one in votes]
 
     def part(candidate: int, rows: Ints) -> Part:
@@ -339,7 +356,8 @@ def _calibrate(
         raise InvalidInputError(_instead(config, own, sure, run.noise))
     _check_wrong(config, own, least)
     seen = config.confidence or _TEST_CONFIDENCE
-    names = list(hashes)
+    used = {names[row] for row in (*choosing, *setting)}
+    pixels = [pixel_hash or name for one in votes for name, pixel_hash in _pixels(one).items() if name in used]
     return Calibration(
         config=config,
         k_prime=own.k_prime,
@@ -352,13 +370,39 @@ def _calibrate(
         images=len(own.counts.labelled),
         votes_draws=run.draws,
         votes=tuple(one.manifest_hash for one in votes),
-        used=tuple(hashes[names[row]] for row in (*choosing, *setting)),
+        used=tuple(dict.fromkeys(pixels)),
         wrong=test.wrong(least, seen) if config.wrong is None else config.wrong,
         wrong_confidence=seen,
         test_images=len(test.counts),
         returned=test.counts.returned(least),
         achieved=test.counts.recall(least),
+        offers=tuple(_offers(config, own, test, run.noise)),
     )
+
+
+def _fresh_draws(config: CalibrateConfig, votes: Sequence[Votes]) -> int:
+    """The draws of each new image, m: those of the config; where every band votes, all."""
+    kept = [one.provenance.draws for one in votes]
+    most = min(kept)
+    if not votes[0].provenance.noise.enumerated:
+        return check_count("draws", min(_DEFAULT_DRAWS, most) if config.draws is None else config.draws, most)
+    if {config.draws or most, *kept} != {most}:
+        raise InvalidInputError(
+            f"draws: every band of an image must vote, and the votes have {', '.join(map(str, kept))} bands; leave "
+            "draws out, and calibrate votes of one number of bands"
+        )
+    return most
+
+
+def _offers(config: CalibrateConfig, own: Part, test: Part, noise: Noise) -> Iterator[Offer]:
+    """What the images that set and test can promise at other radii and recalls, as the config's promise is made."""
+    for radius in sorted({0.0, *noise.default_radii, config.radius}):
+        risk = Risk(own.risk.votes_draws, own.risk.draws, noise, radius)
+        setting, testing = (Part(part.counts, part.k_prime, risk) for part in (own, test))
+        for recall in sorted({*_OFFERED, config.recall}):
+            if least := setting.most_hits(1 - recall, config.confidence):
+                wrong = testing.wrong(least, _TEST_CONFIDENCE)
+                yield Offer(recall, radius, least, testing.counts.returned(least), wrong)
 
 
 def classifier_facts(run: Any) -> dict[str, Any]:
@@ -416,11 +460,19 @@ def _instead(config: CalibrateConfig, part: Part, confidence: float | None, nois
     offers = [f"{possible} % at this radius"] if possible > 0 else []
     offers += [f"{plain_percent(config.recall)} % up to R = {plain(round(radii[low], 9))}"] if low >= 0 else []
     instead = f"these {images} calibration images can promise {' or '.join(offers)}" if offers else "take more images"
-    return f"recall: only the set of all labels would keep {wanted}, so nothing is promised; {instead}"
+    return (
+        f"recall: only the set of all labels would keep {wanted}, so nothing is promised; {instead} (to choose from "
+        "these numbers and be sure, calibrate other images)"
+    )
 
 
-def _check_votes(votes: Sequence[Votes]) -> dict[str, str]:
-    """The ids of the images that all votes hold, each different in its pixels, with what tells it from others."""
+def _pixels(votes: Votes) -> dict[str, str | None]:
+    """The pixel hash of each image by its id."""
+    return dict(zip(votes.ids, votes.image_hashes, strict=True))
+
+
+def _check_votes(votes: Sequence[Votes]) -> list[str]:
+    """The ids of the images that all votes hold, each different in its pixels."""
     if not votes:
         raise InvalidInputError("votes: nothing to calibrate from; name at least one votes folder")
     first = votes[0]
@@ -429,16 +481,20 @@ def _check_votes(votes: Sequence[Votes]) -> dict[str, str]:
             raise VotesError("a calibration needs the true labels, and these votes have none; vote on labelled images")
         if one.adaptive:
             raise VotesError("a calibration needs the same number of draws for all images; vote with a fixed number")
+        if one.provenance.earlier_draws:
+            raise VotesError(
+                f"these votes were extended from {one.provenance.earlier_draws[0]} draws, perhaps because of what those "
+                "showed; a calibration needs a number of draws fixed beforehand: vote again"
+            )
         if one.provenance.noise.attacker != first.provenance.noise.attacker:
             raise VotesError("the votes are about different attackers, so that one radius is not the same attack")
         if (one.rule, one.provenance.label_names) != (first.rule, first.provenance.label_names):
             raise VotesError("the votes have different labels or rules, so that they cannot be compared")
     common = set.intersection(*(set(one.ids) for one in votes))
-    pixels = {name: pixel_hash or name for name, pixel_hash in zip(first.ids, first.image_hashes, strict=True)}
-    different = {pixels[name]: name for name in first.ids if name in common}
+    different = {pixel_hash or name: name for name, pixel_hash in _pixels(first).items() if name in common}
     if len(different) < _FEWEST:
         raise VotesError(f"{len(different)} different images have votes everywhere; a calibration needs {_FEWEST}")
-    return {name: pixel_hash for pixel_hash, name in different.items()}
+    return list(different.values())
 
 
 def _counts(votes: Votes, names: list[str], wanted: Sequence[int], draws: int) -> dict[int | None, Counts]:
@@ -466,7 +522,7 @@ def _counts(votes: Votes, names: list[str], wanted: Sequence[int], draws: int) -
 
 
 def _split(images: int, seed: int, *, choose: bool) -> tuple[Ints, Ints, Ints]:
-    """The rows that choose, set the hits and test: a fifth, three fifths and a fifth; nobody chooses from one thing."""
+    """The rows that choose, set the hits and test: a fifth, three fifths and a fifth; without a choice none choose."""
     order = np.random.default_rng(seed).permutation(images)
     fifth = images // 5
     chosen = fifth if choose else 0
