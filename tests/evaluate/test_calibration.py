@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from tests.evaluate.votes_cases import KINDS, random_votes, stored_rows, stored_votes, votes_of_kind
+from tests.evaluate.votes_cases import KINDS, random_votes, stored_votes, votes_of_kind
 
 from multiguard.certify import BandAblation, Gaussian
 from multiguard.errors import DataError, InvalidInputError, VotesError

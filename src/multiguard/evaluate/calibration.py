@@ -483,7 +483,7 @@ def _check_votes(votes: Sequence[Votes]) -> list[str]:
             raise VotesError("a calibration needs the same number of draws for all images; vote with a fixed number")
         if one.provenance.earlier_draws:
             raise VotesError(
-                f"these votes were extended from {one.provenance.earlier_draws[0]} draws, perhaps because of what those "
+                f"these votes were extended from {one.provenance.earlier_draws[0]} draws, perhaps for what those "
                 "showed; a calibration needs a number of draws fixed beforehand: vote again"
             )
         if one.provenance.noise.attacker != first.provenance.noise.attacker:
