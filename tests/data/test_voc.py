@@ -43,6 +43,7 @@ def test_labels_from_class_files(devkit):
     [
         ("000001 -1\n000003 -1\n", r"cat_train\.txt: no line for image '000002' \(1 missing\)"),
         ("000001 2\n", "'000001 2' is not 'ID MARK'"),
+        ("000001 1\n000001 -1\n", "image '000001' has the marks 1 and -1; keep one"),
     ],
 )
 def test_bad_class_file(devkit, lines, message):

@@ -11,6 +11,7 @@ from multiguard.data.config import DataConfig
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, SweepConfig
 from multiguard.io.config import Config, Count, Positive, described, described_as, field_types, from_tree, to_tree
+from multiguard.io.records import parse_yaml
 from multiguard.models.config import ModelConfig
 from multiguard.report.config import ReportConfig
 from multiguard.serve.config import ServeConfig
@@ -65,6 +66,9 @@ def test_values():
         (lambda: Sampling(rule="treshold"), "rule: unknown value 'treshold': did you mean 'threshold'?"),
         (lambda: Sampling(root=""), "root is ''; expected a path"),
         (lambda: Sampling(root="caf\udce9"), "root holds half of a character"),
+        (lambda: Sampling(draws="\ud800"), "draws holds half of a character"),
+        (lambda: Sampling(root="a/" * 2500), "root is a path of 4,999 characters, a/a/.*; expected 4,096 at most"),
+        (lambda: from_tree(Sampling, parse_yaml("draws: 1e400", "x")), "draws is inf; expected a whole number"),
         (lambda: AttackConfig(beta=float("nan")), "beta is nan; expected a number strictly between 0 and 1"),
         (lambda: from_tree(Study, {"name": "a", "sampling": {"drows": 1}}), "unknown key 'sampling.drows': did you"),
         (lambda: from_tree(Study, {"name": "a", "sampling": {"draws": -1}}), "^sampling.draws is -1; expected"),

@@ -114,16 +114,52 @@ def test_empty_folder(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_file_system_without_locks(tmp_path, monkeypatch):
-    """On a file system without locks the block runs after a warning."""
+@pytest.fixture
+def no_locks(monkeypatch):
+    """A file system without locks."""
 
-    def no_locks(handle, how):
+    def refuse(handle, how):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr("fcntl.flock", no_locks)
+    monkeypatch.setattr("fcntl.flock", refuse)
+
+
+def test_file_system_without_locks(tmp_path, no_locks):
+    """On a file system without locks the block runs after a warning; the thread may lock the folder again."""
     with pytest.warns(NoLocksWarning, match="is on a file system without locks: a second run"), folder_lock(tmp_path):
+        with folder_lock(tmp_path):
+            pass
         (tmp_path / "done").touch()
-    assert (tmp_path / "done").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["done"]
+
+
+@pytest.mark.parametrize("ends", ["first", "second"])
+@pytest.mark.filterwarnings("ignore::multiguard.io.lock.NoLocksWarning")
+def test_two_writers_without_locks(tmp_path, no_locks, ends):
+    """Without locks two writers of one folder never both succeed; the next run does."""
+    failed = []
+
+    def write(wait_for, began, ended):
+        try:
+            with folder_lock(tmp_path):
+                began.set()
+                wait_for.wait(30)
+        except FolderInUseError:
+            failed.append(ended)
+        ended.set()
+
+    began, ended = [threading.Event() for _ in range(2)], [threading.Event() for _ in range(2)]
+    waits = (began[1], ended[0]) if ends == "first" else (ended[1], began[1])
+    threads = [threading.Thread(target=write, args=each) for each in zip(waits, began, ended, strict=True)]
+    for thread, start in zip(threads, began, strict=True):
+        thread.start()
+        start.wait(30)
+    for thread in threads:
+        thread.join()
+    assert failed == ([ended[0], ended[1]] if ends == "first" else [ended[0]])
+    with folder_lock(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_processes_that_work_together(tmp_path, monkeypatch, held_elsewhere):

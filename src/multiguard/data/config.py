@@ -16,7 +16,7 @@ from multiguard.data.voc import open_voc2007
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.io.config import Config, Count, Whole, described
 from multiguard.io.files import real_path
-from multiguard.io.names import unknown_name
+from multiguard.io.names import check_path, unknown_name
 
 FOLDER = "folder"  # the dataset whose labels are the user's own
 Side = Annotated[int, Meta(ge=1, le=MAX_SIDE)]
@@ -91,6 +91,7 @@ def open_dataset(
         if option not in known:
             raise DataError(f"{name}: {unknown_name('option', option, known)}")
     try:
+        check_path("root", root or "")
         check_size(size)
     except InvalidInputError as error:
         raise DataError(f"{name}: {error}") from error

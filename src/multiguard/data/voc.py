@@ -39,12 +39,13 @@ def _find_home(root: Path) -> Path:
 
 def _read_marks(home: Path, name: str, split: str, ids: list[str]) -> dict[str, int]:
     path = home / "ImageSets" / "Main" / f"{name}_{split}.txt"
-    marks = {}
+    marks: dict[str, int] = {}
     for line in read_lines(path):
         words = line.split()
         if len(words) != 2 or words[1] not in ("1", "0", "-1"):
             raise DataError(f"{path}: '{line}' is not 'ID MARK' with a mark of 1, 0 or -1")
-        marks[words[0]] = int(words[1])
+        if marks.setdefault(words[0], int(words[1])) != int(words[1]):
+            raise DataError(f"{path}: image '{words[0]}' has the marks {marks[words[0]]} and {words[1]}; keep one")
     if missing := [image_id for image_id in ids if image_id not in marks]:
         raise DataError(f"{path}: no line for image '{missing[0]}' ({len(missing)} missing)")
     return marks

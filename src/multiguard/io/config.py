@@ -17,7 +17,7 @@ from msgspec import Meta
 from msgspec.structs import fields, force_setattr, replace
 
 from multiguard.errors import InvalidInputError
-from multiguard.io.names import unknown_name
+from multiguard.io.names import check_path, is_unicode, unknown_name
 
 C = TypeVar("C", bound="Config")
 _LARGEST_WHOLE = 2**63 - 1  # what the arrays behind a config can hold
@@ -142,6 +142,8 @@ def checked(name: str, value: Any, kind: Any) -> Any:
     """The value as the type has it, a list as a tuple; one that does not fit raises `InvalidInputError`."""
     first = plain_type(members(kind)[0])
     value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, str | Path) and not is_unicode(str(value)):
+        raise InvalidInputError(f"{name} holds half of a character (a lone surrogate); rename it")
     if get_origin(first) is tuple and isinstance(value, list | tuple):
         inner = get_args(first)[0]
         return tuple(checked(name, one, inner) for one in value)
@@ -213,12 +215,9 @@ def _range(kind: Any) -> str:
 
 
 def _check_size(name: str, value: Any) -> None:
-    """Refuse a number that is not finite, or too large to count with, and half a character."""
-    if isinstance(value, str | Path):
-        try:
-            str(value).encode()
-        except UnicodeEncodeError:
-            raise InvalidInputError(f"{name} holds half of a character (a lone surrogate); rename it") from None
+    """Refuse a number that is not finite, or too large to count with, and a path that is too long."""
+    if isinstance(value, Path):
+        check_path(name, value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
     if isinstance(value, int) and abs(value) > _LARGEST_WHOLE:

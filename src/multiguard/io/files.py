@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
 
 from multiguard.errors import DataError, InvalidInputError
+from multiguard.io.names import check_path
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -53,7 +54,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
-        sync_folder(path.parent)
+        sync(path.parent)
     except OSError as error:
         if error.errno is not None:
             error.filename = str(path)
@@ -87,6 +88,7 @@ def remove_partial_files(folder: Path, is_ours: Callable[[str], bool]) -> None:
 
 def require_folder(path: Path) -> None:
     """Create the folder if necessary; raises `InvalidInputError` unless files can be written to it."""
+    check_path("the folder", path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
@@ -95,10 +97,10 @@ def require_folder(path: Path) -> None:
         raise InvalidInputError(f"{path}: no folder that can be written to ({error.strerror}); name another") from error
 
 
-def sync_folder(folder: Path) -> None:
-    """Make new file names survive a power cut, where folders can be opened (not on Windows)."""
-    if hasattr(os, "O_DIRECTORY"):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """Make the content of a file, or new names in a folder, survive a power cut, where both can be opened."""
+    if hasattr(os, "O_DIRECTORY"):  # not on Windows
+        handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:

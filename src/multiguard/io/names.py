@@ -3,6 +3,9 @@
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
+
+from multiguard.errors import InvalidInputError
 
 # A spreadsheet takes a cell that starts like this for a formula, also in full-width characters; an apostrophe in front
 # makes it text. Names that already have apostrophes in front of such a sign get one more, so that it can be undone.
@@ -22,6 +25,21 @@ def is_unicode(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def check_path(name: str, path: str | Path) -> None:
+    """Raise `InvalidInputError` for a path that no file system takes.
+
+    >>> check_path("root", "a" * 300)
+    Traceback (most recent call last):
+    multiguard.errors.InvalidInputError: root holds a name of 300 characters, aaaaaaaaaaaaaaaaaaaa...; expected ...
+    """
+    parts = [("is a path", str(path), 4096), *(("holds a name", part, 255) for part in Path(path).parts)]
+    for kind, text, most in parts:
+        if len(text) > most:
+            raise InvalidInputError(
+                f"{name} {kind} of {len(text):,} characters, {text[:20]}...; expected {most:,} at most"
+            )
 
 
 def as_cell(name: str) -> str:

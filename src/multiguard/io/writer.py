@@ -27,7 +27,7 @@ from multiguard.io.files import (
     is_regular,
     read_regular,
     remove_partial_files,
-    sync_folder,
+    sync,
     write_atomically,
 )
 from multiguard.io.lock import folder_lock
@@ -139,6 +139,8 @@ def check_foreign(folders: Iterable[Path], is_ours: Callable[[Path], bool]) -> N
 def _publish(head: Path, stage: Path, record: _Record, wanted: str) -> None:
     """Move the staged files to their places, the head first, in place of all older files of the result."""
     home, paths = head.parent, sorted(path for path in stage.rglob("*") if path.is_file())
+    for path in paths:
+        sync(path)
     new = {_key(stage, path): file_checksum(path) for path in paths}
     _check_targets(home, new, record)
     old = {key: file_checksum(home / key) for key in record.files | record.replaced if _is_ours(home, key, record)}
@@ -148,7 +150,7 @@ def _publish(head: Path, stage: Path, record: _Record, wanted: str) -> None:
     for key in sorted(new, key=lambda key: key != head.name):
         (home / key).parent.mkdir(exist_ok=True)
         (stage / key).replace(home / key)
-        sync_folder((home / key).parent)
+        sync((home / key).parent)
     _write(head, _Record(wanted, finished=True, files=new))
 
 

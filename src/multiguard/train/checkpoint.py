@@ -18,7 +18,7 @@ from multiguard.data import IndexedDataset, Pixels
 from multiguard.data.sample import target_matrix
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import is_regular, write_atomically
-from multiguard.io.records import convert, decode_json
+from multiguard.io.records import convert, decode_checked, encode_checked
 from multiguard.io.writer import check_foreign
 from multiguard.models.backbone import Backbone
 from multiguard.models.card import WEIGHTS_FILE, ModelCard, read_card
@@ -36,6 +36,7 @@ LOG_FILE = "log.jsonl"
 CURVE_FILE = "curve.png"
 MODEL_FILES = (CARD_FILE, WEIGHTS_FILE, LOG_FILE, CURVE_FILE, STATE_FILE.as_posix())
 _MARKS = {CARD_FILE: b'"architecture"', STATE_FILE.as_posix(): b'"progress"'}  # near the beginning of each
+_STATE: dict[str, Any] = {"format": "multiguard-training", "version": 1}
 _BEGINNING = 4096  # bytes
 _LONGEST_VALUE = 40  # characters in a message; a hash is longer
 
@@ -50,34 +51,33 @@ def save_checkpoint(
         for name, tensor in named.items()
     }
     (out / STATE_FILE).parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"settings": settings, "history": history})
-    data = save(tensors, metadata={"progress": text, "sha256": _checksum(text, tensors)})
+    # One entry: safetensors writes several in a random order.
+    progress = {"settings": settings, "history": history, "tensors": _checksum(tensors)}
+    data = save(tensors, metadata={"progress": encode_checked(progress, **_STATE).decode()})
     write_atomically(out / STATE_FILE, lambda file: file.write(data))
 
 
 def read_progress(out: Path) -> tuple[Settings, list[Record]] | None:
     """The settings of the run in this folder and the records of its epochs; None if no run has finished an epoch."""
-    path = out / STATE_FILE
-    if not path.is_file():
+    if not (out / STATE_FILE).is_file():
         return None
     try:
-        with safe_open(path, framework="pt") as file:
-            stored = decode_json(file.metadata()["progress"], dict[str, Any])
-            return convert(stored["settings"], dict[str, Any]), convert(stored["history"], list[dict[str, Any]])
+        with safe_open(out / STATE_FILE, framework="pt") as file:
+            stored = _progress(file)
+        return convert(stored["settings"], dict[str, Any]), convert(stored["history"], list[dict[str, Any]])
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"{path}: not a training state ({error}); delete it to start again") from error
+        raise ModelError(
+            f"{out / STATE_FILE}: not a training state ({error}); train with --force, which starts again"
+        ) from error
 
 
 def read_tensors(out: Path) -> dict[str, dict[str, Tensor]]:
     """The tensors of the state in this folder, by part and name; one in which a bit was flipped raises `ModelError`."""
     with safe_open(out / STATE_FILE, framework="pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (the file is no mapping)
-        stored = file.metadata()
-    if stored.get("sha256") != _checksum(stored["progress"], tensors):
-        raise ModelError(
-            f"{out / STATE_FILE}: damaged, or of an earlier version (its checksum does not match); train with --force, "
-            "which starts again"
-        )
+        stored = _progress(file)
+    if stored["tensors"] != _checksum(tensors):
+        raise ModelError(f"{out / STATE_FILE}: damaged (checksum mismatch); train with --force, which starts again")
     parts: dict[str, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         part, _, name = key.partition("/")
@@ -85,9 +85,13 @@ def read_tensors(out: Path) -> dict[str, dict[str, Tensor]]:
     return parts
 
 
-def _checksum(progress: str, tensors: Mapping[str, Tensor]) -> str:
-    """The sha256 of the progress and of every tensor: its name, type, shape and values."""
-    digest = hashlib.sha256(progress.encode())
+def _progress(file: Any) -> dict[str, Any]:
+    return decode_checked(file.metadata()["progress"].encode(), **_STATE)
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> str:
+    """The sha256 of every tensor: its name, type, shape and values."""
+    digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
         digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())

@@ -220,8 +220,7 @@ class _Run:
         network.load_state_dict(self.kept)
         written = network.half() if self.trainer.config.half else network
         save_folder(self.out, replace(self.card, history=tuple(self.history)), written, self.denoiser)
-        log = "".join(json.dumps(record) + "\n" for record in self.history)
-        write_atomically(self.out / LOG_FILE, lambda file: file.write(log.encode()))
+        write_atomically(self.out / LOG_FILE, lambda file: file.write(_log(self.history)))
 
 
 def _finished(out: Path, card: ModelCard, config: TrainConfig) -> TrainResult | None:
@@ -230,7 +229,8 @@ def _finished(out: Path, card: ModelCard, config: TrainConfig) -> TrainResult | 
         return None
     progress = checkpoint.read_progress(out)
     history = [] if progress is None else progress[1]
-    if len(history) < max(1, config.epochs or 0) or not _is_current(out, history):
+    complete = _is_current(out, history) and (out / CURVE_FILE).is_file()
+    if len(history) < max(1, config.epochs or 0) or not complete:
         return None
     return TrainResult(out, read_card(out), kept_epoch(history, config.keep))
 
@@ -239,8 +239,14 @@ def _is_current(out: Path, history: Sequence[Record]) -> bool:
     """Whether the model folder is complete and holds all epochs of the state."""
     if not all((out / name).is_file() for name in (CARD_FILE, WEIGHTS_FILE, LOG_FILE)):
         return False
-    card = read_card(out)
-    return list(card.history) == history and card.weights_sha256 == file_checksum(out / WEIGHTS_FILE)
+    card, log = read_card(out), (out / LOG_FILE).read_bytes()
+    weights = file_checksum(out / WEIGHTS_FILE)
+    return (list(card.history), card.weights_sha256, log) == (history, weights, _log(history))
+
+
+def _log(history: Sequence[Record]) -> bytes:
+    """A line of JSON per epoch."""
+    return "".join(f"{json.dumps(record)}\n" for record in history).encode()
 
 
 def kept_epoch(history: Sequence[Record], keep: str) -> Record:
