@@ -11,7 +11,15 @@ from tests.evaluate.stored_metadata import forge, load_metadata
 from tests.evaluate.votes_cases import KINDS, as_lists, config_of, random_votes, source_of, votes_of_kind
 from tests.fuzz.mutations import damaged, estranged, estranged_text, fuzz, read_or_refused
 
-from multiguard.evaluate import certify_votes, make_certificates, read_attacks, read_certificates
+from multiguard.evaluate import (
+    CalibrateConfig,
+    calibrate,
+    certify_votes,
+    make_certificates,
+    read_attacks,
+    read_calibration,
+    read_certificates,
+)
 from multiguard.io.files import file_checksum
 from multiguard.io.records import checksum
 from multiguard.report import Study, write_page, write_tables
@@ -194,6 +202,28 @@ def test_damaged_attacks(tmp_path, examples):
         read_or_refused(lambda: read_attacks(tmp_path / "a"))
 
     fuzz(check_damage, damaged(content), examples)
+
+
+@soaked
+def test_damaged_calibration(tmp_path, examples):
+    """A damaged calibration is refused, and a forged one below a checksum that fits is read or refused."""
+    path, votes = tmp_path / "calibration.json", random_votes(tmp_path / "v", images=30, draws=50)
+    calibrate(CalibrateConfig(recall=0.1, radius=0, draws=50), [votes], out=path)
+    content, found = path.read_bytes(), read_calibration(path)
+    stored = json.loads(content)
+
+    def check(data: bytes) -> None:
+        path.write_bytes(data)
+        assert read_or_refused(lambda: read_calibration(path)) in (None, found)
+
+    def check_forged(changed) -> None:
+        if isinstance(changed, dict):
+            changed["sha256"] = checksum(changed)
+        path.write_text(json.dumps(changed))
+        read_or_refused(lambda: read_calibration(path))
+
+    fuzz(check, damaged(content), examples)
+    fuzz(check_forged, estranged(stored), 2 * examples)
 
 
 def test_intact_files(votes, proved, tmp_path):

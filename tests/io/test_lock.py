@@ -126,9 +126,8 @@ def no_locks(monkeypatch):
 
 def test_file_system_without_locks(tmp_path, no_locks):
     """On a file system without locks the block runs after a warning; the thread may lock the folder again."""
-    with pytest.warns(NoLocksWarning, match="is on a file system without locks: a second run"), folder_lock(tmp_path):
-        with folder_lock(tmp_path):
-            pass
+    warned = pytest.warns(NoLocksWarning, match="is on a file system without locks: a second run")
+    with warned, folder_lock(tmp_path), folder_lock(tmp_path):
         (tmp_path / "done").touch()
     assert [path.name for path in tmp_path.iterdir()] == ["done"]
 
