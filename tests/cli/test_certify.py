@@ -60,8 +60,8 @@ def deployed(tmp_path_factory):
         "ranked": [*DIGITS, "--draws", 80],
         "piloted": [*DIGITS, "--draws", 80, "--set", "pilot_draws=20"],
         "unlabelled": [*folder, "--draws", 80, "--set", "pilot_draws=20"],
-        "adaptive": [*DIGITS, *adaptive, *TOP_K],
-        "adaptive-sets": [*folder, *adaptive, "--rule", "threshold", *THRESHOLD],
+        "adaptive": [*DIGITS, *adaptive, *TOP_K[:4], "--set", "alpha=0.05"],
+        "adaptive-sets": [*folder, *adaptive, "--rule", "threshold", "--set", "threshold=0.4", "--set", "alpha=0.05"],
     }
     return home, {
         name: done("vote", *MODEL, *asked, "--noise-seed", 0, "--out", home / name) for name, asked in said.items()

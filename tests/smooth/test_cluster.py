@@ -83,7 +83,7 @@ def test_killed_driver(cluster, place):
     (place / "slow").touch()
     options = ["--model", MODEL, "--output", "logits", "--size", 16, "--sigma", 0.5, "--data", "digits", "--images", 8]
     options += ["--draws", 40, "--noise-seed", 0, "--set", "shard_images=1", "--out", "votes", "--cluster", "local"]
-    command = [sys.executable, "-m", "multiguard", "vote", *map(str, options), "--actors", "1"]
+    command = [sys.executable, "-m", "multiguard", "vote", *map(str, options), "--set", "actors=1"]
     environment = {**os.environ, "PYTHONPATH": PATH}
     driver = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     while len(done := list(Path("votes").glob("*.parquet"))) < 2 and driver.poll() is None:

@@ -76,12 +76,13 @@ class _Additive(SampledNoise):
         return width / 20, self._farthest * width
 
     def size_words(self, radius: float, size: Size | None) -> tuple[str, str] | None:
-        """How far all values can move at once, and what one pixel alone takes; None without an image size."""
+        """How far all values can move at once, or one black pixel alone; None without an image size."""
         if size is None:
             return None
         height, width = size
         step = _LEVELS * self._each(radius, 3 * height * width)
-        one = f"one pixel from black to white alone takes {self._one}"
+        share = min(1.0, self._each(radius, 3))
+        one = f"one pixel alone can go {down_to_digits(100 * share, 2) if share > 0 else '0'} % of the way to white"
         what = f" is how far all colour values of a {width} x {height} image can move at once within this R; {one}."
         return f"{down_to_digits(step, 2) if step > 0 else '0'} of {_LEVELS}", what
 

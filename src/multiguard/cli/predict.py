@@ -36,7 +36,7 @@ def _named(text: str) -> Path:
 
 _IMAGES_HELP = "Image files, or folders of them with their subfolders."
 _Images = Annotated[list[Path], Argument(parser=_named, metavar="IMAGES...", help=_IMAGES_HELP)]
-_NAMES = ("k", "rule", "threshold", "sigma", "noise", "draws", "noise_seed", "size")
+_NAMES = ("recall", "radius", "calibration", "k", "rule", "threshold", "sigma", "noise", "draws", "noise_seed", "size")
 _Model = Annotated[dict[str, Any], Fields(MODEL, ModelConfig, MODEL_HELP)]
 _Predict = Annotated[PredictConfig, Fields(_NAMES)]
 _Json = Annotated[bool, Option("--json", help="Print JSON: a radius is null where unconfirmed, 'inf' where unlimited.")]
@@ -46,11 +46,12 @@ _MOST_OTHERS = 3
 
 @with_options
 def predict_command(images: _Images, model: _Model, config: _Predict, json_: _Json = False) -> None:
-    """Predict the labels of images, and certify how far each label, and the set of them, stays.
+    """Predict the labels of images, and certify how far each of them stays.
 
-    Without --model the built-in tagger predicts. Some draws choose the labels, others certify them: a label that these
-    cannot confirm is marked unconfirmed. The noise seed is random and shown: --noise-seed repeats a prediction, also
-    of a renamed file. A file that cannot be predicted is named, the others are predicted, and the exit code is 2.
+    With a calibration the labels hold the recall that it promises, on average, even under attack. The built-in tagger
+    has calibrations (--recall, --radius); multiguard calibrate makes them for other models. Without one some draws
+    choose the labels, and others certify them. The noise seed is random and shown: --noise-seed repeats a prediction,
+    also of a renamed file. A file that cannot be predicted is named, the others are predicted; the exit code is 2.
 
     Example: multiguard predict photo.jpg
     """
@@ -74,7 +75,7 @@ def predict_command(images: _Images, model: _Model, config: _Predict, json_: _Js
     if json_:
         echo(json.dumps(_as_json(predictor, found, failures), indent=1, ensure_ascii=False, allow_nan=False))
     elif found:
-        for note in _notes(predictor):
+        for note in filter(None, _notes(predictor)):
             echo(fill(note, 80, break_long_words=False, break_on_hyphens=False))
     if failures:
         raise typer.Exit(2)
@@ -87,7 +88,8 @@ def _show(console: Console, predictor: "Predictor", file: Path, outcome: "Outcom
     elif not quiet:
         noise = predictor.smoother.noise
         console.print(f"{file}  ({outcome.draws} {noise.draw_words})")
-        _show_labels(console, noise, outcome.names, outcome.radii, outcome.set_radii)
+        together = () if outcome.promise else outcome.set_radii
+        _show_labels(console, noise, outcome.names, outcome.radii, together)
         if others := outcome.other_radii:
             console.print(_others_table(noise, others), soft_wrap=False)
         console.print()
@@ -113,17 +115,19 @@ def show_predictions(results: "Results", console: Console) -> None:
 def _show_labels(
     console: Console, noise: "Noise", names: Sequence[str], radii: Sequence[float], together: Sequence[float]
 ) -> None:
-    """Each label with its radius, and beside it how many of them stay together."""
+    """Each label with its radius, and how many of them stay together unless `together` is empty."""
     if not names:
         console.print("  no label is predicted")
         return
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
     table.add_column("label", overflow="fold")
     table.add_column("stays up to", justify="right", no_wrap=True)
-    table.add_column("of these", no_wrap=True)
-    table.add_column("stay up to", justify="right", no_wrap=True)
-    for number, (name, radius, joint) in enumerate(zip(names, radii, together, strict=True), 1):
-        table.add_row(name, _text(noise, radius), f"at least {number}", _text(noise, joint))
+    if together:
+        table.add_column("of these", no_wrap=True)
+        table.add_column("stay up to", justify="right", no_wrap=True)
+    for number, (name, radius) in enumerate(zip(names, radii, strict=True), 1):
+        joint = (f"at least {number}", _text(noise, together[number - 1])) if together else ()
+        table.add_row(name, _text(noise, radius), *joint)
     console.print(table, soft_wrap=False)
 
 
@@ -153,7 +157,24 @@ def _notes(predictor: "Predictor") -> Iterator[str]:
     """What the tables mean."""
     from multiguard.cli.score_table import noise_text
 
-    config, noise = predictor.config, predictor.smoother.noise
+    config, noise, calibrated = predictor.config, predictor.smoother.noise, predictor.calibrated
+    if calibrated is not None:
+        from multiguard.evaluate.calibration import NOT_PROMISED
+
+        own = calibrated.calibration
+        yield own.sentence
+        yield predictor.radius_words
+        yield NOT_PROMISED
+        yield (
+            f"{own.how} Each label stays up to its own radius, measured on the image as the model sees it: under any "
+            f"such perturbation the model returns it in the fraction of draws that this asks for. For each image all "
+            f"radii hold with probability at least 1 - {plain(config.alpha)}."
+        )
+        yield (
+            f"{predictor.model}; --noise-seed {config.noise_seed} repeats these draws. The promise is about draws that "
+            "the sender of the image does not know."
+        )
+        return
     yield _promise(noise, predictor.size, config.alpha)
     how = (
         f"{config.pilot_draws} draws chose the labels, others certify them; --draws allows more than {config.draws}. "
@@ -182,19 +203,26 @@ def _as_json(
     predictor: "Predictor", found: Sequence[tuple[Path, "Prediction"]], failures: Sequence[ImageFailure]
 ) -> dict[str, Any]:
     config, settings = predictor.config, predictor.smoother.settings
-    threshold, drawn = settings.score_threshold, not settings.noise.enumerated
-    draws = {"pilot_draws": config.pilot_draws, "max_draws": config.draws, "noise_seed": config.noise_seed}
+    threshold, drawn, calibrated = settings.score_threshold, not settings.noise.enumerated, predictor.calibrated
+    rule: dict[str, Any] = {"rule": predictor.rule.name, **predictor.rule.options}
+    draws: dict[str, Any] = {"pilot_draws": config.pilot_draws, "max_draws": config.draws} if drawn else {}
+    if calibrated is not None:
+        own = calibrated.calibration
+        rule = {"rule": "calibrated", "k_prime": own.k_prime, "least_hits": own.least_hits, "draws": own.draws}
+        rule |= {"recall": own.config.recall, "radius": own.config.radius, "confidence": own.config.confidence}
+        rule |= {"promise": own.sentence, "radius_words": predictor.radius_words}
+        draws = {}
     return {
         "model": predictor.model,
-        "rule": predictor.rule.name,
-        **predictor.rule.options,
+        **rule,
         **({"alpha": config.alpha} if drawn else {}),
         "noise": str(settings.noise),
         "attacker": settings.noise.attacker,
         **({} if threshold is None else {"score_threshold": threshold}),
         "size": predictor.size,
         "precision": settings.precision,
-        **(draws if drawn else {}),
+        **draws,
+        **({"noise_seed": config.noise_seed} if drawn else {}),
         "images": [_image_json(file, prediction) for file, prediction in found],
         "failed": [{"file": failure.image_id, "reason": failure.reason} for failure in failures],
     }

@@ -9,7 +9,7 @@ from multiguard.serve.config import ServeConfig
 from multiguard.smooth.config import PredictConfig
 
 _Model = Annotated[dict[str, Any], Fields(("spec", "labels", "output"), ModelConfig, MODEL_HELP)]
-_Predict = Annotated[dict[str, Any], Fields(("k", "sigma", "size"), PredictConfig)]
+_Predict = Annotated[dict[str, Any], Fields(("calibration", "k", "sigma", "size"), PredictConfig)]
 _Serve = Annotated[ServeConfig, Fields(("host", "port", "examples"))]
 
 

@@ -25,20 +25,9 @@ FINISHING = "the shards under way are finished first"
 _Model = Annotated[ModelConfig, Fields(MODEL)]
 _Data = Annotated[DataConfig, Fields(("name", "root", "split", "images", "seed", "size", "labelled"))]
 _Vote = Annotated[VoteConfig, Fields(("draws", "radii", "rule", "noise_seed", "device", "on_error"))]
-_Target = Annotated[
-    dict[str, Any],
-    Fields(
-        ("k", "k_prime", "threshold", "alpha"),
-        CertifyConfig,
-        {
-            "k": "For adaptive draws: the k to certify.",
-            "k_prime": "For adaptive draws: the k' to certify.",
-            "threshold": "For adaptive draws and --rule threshold: the threshold to certify.",
-            "alpha": "For adaptive draws: the alpha to certify.",
-        },
-        others=(),
-    ),
-]
+_TARGET_HELP = {"k": "For adaptive draws: the k to certify.", "k_prime": "For adaptive draws: the k' to certify."}
+_Target = Annotated[dict[str, Any], Fields(tuple(_TARGET_HELP), CertifyConfig, _TARGET_HELP, ("threshold", "alpha"))]
+_Cluster = Annotated[ClusterConfig, Fields(("cluster",))]
 _Out = Annotated[Path | None, Option(help="The votes folder to write; the same run in it resumes.")]
 
 
@@ -59,7 +48,7 @@ def vote_command(
     vote: _Vote,
     target: _Target,
     noise: NoiseConfig,
-    cluster: ClusterConfig,
+    cluster: _Cluster,
     out: _Out = None,
     force: ForceOther = False,
     dry_run: _DryRun = False,

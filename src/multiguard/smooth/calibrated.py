@@ -1,19 +1,18 @@
 """A calibrated classifier: on average its labels hold a fraction of the true ones, even under attack."""
 
-from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from multiguard.certify import label_radii
-from multiguard.certify.arguments import Bools, check_alpha
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.calibration import Calibration, check_classifier, classifier_facts
-from multiguard.smooth.engine import Image, content_id
-from multiguard.smooth.noise_source import resolve_seed
-from multiguard.smooth.prediction import Prediction
-from multiguard.votes.types import LabelSets
+from multiguard.io.rounding import plain, plain_percent
+from multiguard.models import spec as spec_names
+from multiguard.smooth.engine import Image
+from multiguard.smooth.prediction import LiveVotes, Prediction
 
 if TYPE_CHECKING:
     from multiguard.smooth.smoother import Smoother
@@ -68,30 +67,68 @@ class Calibrated:
                 promised holds only if the sender of the image does not know it.
             image_id: The id of the image, which keys the noise; by default the hash of the image.
         """
-        check_alpha(alpha)
-        name, seed = content_id(image) if image_id is None else image_id, resolve_seed(noise_seed)
-        votes = self.smoother.votes(image, self.calibration.draws, noise_seed=seed, image_id=name)
-        sets = self.calibration.rule.sets(
-            votes.hits() if isinstance(votes, LabelSets) else votes, self.calibration.num_labels
-        )
-        return replace(self.prediction(sets, alpha), noise_seed=seed, image_id=name)
+        live = LiveCalibrated(self, image, alpha=alpha, noise_seed=noise_seed, image_id=image_id)
+        live.draw(self.calibration.draws)
+        return live.prediction()
 
-    def prediction(self, sets: Bools, alpha: float) -> Prediction:
-        """The prediction from the labels of each draw, boolean (m, c)."""
-        own, noise = self.calibration, self.smoother.noise
-        labels = own.chosen(sets.sum(axis=0))
+    def __repr__(self) -> str:
+        own = self.calibration
+        return "\n".join(each for each in (own.sentence, own.how, own.expected) if each)
+
+
+class LiveCalibrated(LiveVotes):
+    """The draws of `Calibrated.predict` as they come; `labels` is None before the last of them."""
+
+    def __init__(self, calibrated: Calibrated, image: Image, **options: Any) -> None:
+        super().__init__(calibrated.smoother, image, calibrated.calibration.rule, **options)
+        self._calibration = calibrated.calibration
+
+    def draw(self, draws: int) -> None:
+        """Make further draws, but no more than the calibration says in all."""
+        own, left = self._calibration, self._calibration.draws - self.draws
+        if left > 0:
+            self._add("certify", min(draws, left))
+        if self.draws == own.draws:
+            self.labels = own.chosen(self.hits)
+
+    def prediction(self) -> Prediction:
+        """The labels with their radii; all draws must be made."""
+        own, labels = self._calibration, self.labels
+        if labels is None:
+            raise InvalidInputError(f"{self.draws} of the {own.draws} draws are made; draw the others first")
+        self.check_state()
         # Each of all c labels has a level, so that the draws that choose some of them may certify these.
-        options: dict[str, Any] = {"num_labels": own.num_labels, "noise": noise, "alpha": alpha / own.num_labels}
-        radii = label_radii(sets, labels, own.rule, **options) if labels else np.empty(0)
+        options: dict[str, Any] = {"num_labels": own.num_labels, "noise": self._smoother.noise}
+        radii = np.empty(0)
+        if labels:
+            radii = label_radii(self.votes, labels, own.rule, alpha=self.alpha / own.num_labels, **options)
         return Prediction(
             labels,
             tuple(radii.tolist()),
             tuple((-np.sort(-radii)).tolist()),
             names=tuple(own.label_names[label] for label in labels),
-            draws=len(sets),
+            noise_seed=self.noise_seed,
+            image_id=self.image_id,
+            draws=self.draws,
             promise=own.sentence,
         )
 
-    def __repr__(self) -> str:
-        own = self.calibration
-        return "\n".join(each for each in (own.sentence, own.how, own.expected) if each)
+
+def shipped_calibrations(spec: str) -> dict[str, Path]:
+    """The calibrations that a built-in model has, by their names, such as recall-80-radius-0.5; other models have none.
+
+    Their votes were drawn with the network in torch, in float32 without TF32. The form of the network that needs no
+    torch has the same weights, and scores that differ by rounding only: the promise is taken to be about both, and
+    `docs/serve.md` says how few draws that decides.
+    """
+    found = (spec_names.BUILT_IN / spec).glob("calibrations/*.json") if spec in spec_names.built_in_names() else ()
+    return {file.stem: file for file in sorted(found)}
+
+
+def shipped_name(recall: float, radius: float) -> str:
+    """The name of a built-in model's calibration.
+
+    >>> shipped_name(0.8, 0.5)
+    'recall-80-radius-0.5'
+    """
+    return f"recall-{plain_percent(recall)}-radius-{plain(radius)}"

@@ -1,15 +1,17 @@
 """How a classifier is sampled, and how images are predicted, as configs."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta
+from msgspec.structs import fields
 
 from multiguard.certify.arguments import check_radii
 from multiguard.certify.noise import NO_NOISE, Noise, given_noise
 from multiguard.certify.rules import Rule, RuleName, default_rule
 from multiguard.data.config import Side
 from multiguard.errors import InvalidInputError
-from multiguard.io.config import Config, Count, Draws, Fraction, Threads, described
+from multiguard.io.config import Config, Count, Draws, Fraction, NotNegative, Threads, described
 
 DEFAULT_DRAWS, _DEFAULT_MAX_DRAWS = 1000, 10_000
 _DEFAULT_PILOT_DRAWS = 100
@@ -133,17 +135,24 @@ class ClusterConfig(Config, frozen=True):
 
 
 class PredictConfig(Config, frozen=True):
-    """How images are predicted, and with which confidence.
+    """How images are predicted: with a calibration, or by a rule and with which confidence.
 
-    >>> PredictConfig(rule="threshold").rule_for(10)
-    Threshold(t=0.5)
+    >>> PredictConfig(recall=0.9, k=5)
+    Traceback (most recent call last):
+    multiguard.errors.InvalidInputError: k belongs to a rule, and a calibration has a rule of its own; leave one out
     """
 
+    recall: Annotated[Fraction | None, described("The recall promised, of the model's own calibrations [0.8].")] = None
+    radius: Annotated[NotNegative | None, described("The attack that it is promised under [0.5].")] = None
+    calibration: Annotated[Path | None, described("A calibration that multiguard calibrate made.")] = None
     k: Annotated[int | None, described("The most labels to predict [5, or all].")] = None
     k_prime: Annotated[int | None, described("How many labels the model returns per draw [half of k, rounded up].")] = (
         None
     )
-    rule: Annotated[RuleName, described("top-k: the k most frequent labels; threshold: all frequent ones.")] = "top-k"
+    rule: Annotated[
+        RuleName | None,
+        described("top-k: the k most frequent labels; threshold: all frequent ones [top-k; or a calibration]."),
+    ] = None
     threshold: Annotated[float | None, described("For threshold: the fraction of draws that a label needs [0.5].")] = (
         None
     )
@@ -152,9 +161,7 @@ class PredictConfig(Config, frozen=True):
     noise: NoiseOption = None
     draws: Annotated[Draws, described("The most draws that certify; an image takes what it needs.")] = 120
     pilot_draws: Annotated[Draws, described("Further draws that choose the labels.")] = 30
-    radii: Annotated[
-        tuple[float, ...], described("A radius that draws try to prove [four that fit the noise].", "radius")
-    ] = ()
+    radii: Annotated[tuple[float, ...], described("A radius that draws try to prove [four that fit the noise].")] = ()
     alpha: Annotated[float, described("The probability that anything said of an image is wrong.")] = 0.001
     noise_seed: Annotated[int | None, described("Seed of the noise [random].")] = None
     size: Annotated[Side | None, described("Height and width of the images [the model's].")] = None
@@ -165,9 +172,35 @@ class PredictConfig(Config, frozen=True):
     ] = None
     clamp: Clamp = False
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.calibration is not None and (self.recall, self.radius) != (None, None):
+            raise InvalidInputError("calibration has its own recall and radius; leave out --recall and --radius")
+        if self.names_calibration and self.own_rule:
+            raise InvalidInputError(
+                f"{self.own_rule[0]} belongs to a rule, and a calibration has a rule of its own; leave one out"
+            )
+
+    @property
+    def names_calibration(self) -> bool:
+        """Whether a calibration is asked for."""
+        return (self.recall, self.radius, self.calibration) != (None, None, None)
+
+    @property
+    def own_rule(self) -> list[str]:
+        """The names of the fields that a calibration would set and that are not at their defaults."""
+        return [one.name for one in fields(self) if one.name in _OF_A_RULE and getattr(self, one.name) != one.default]
+
     def rule_for(self, num_labels: int) -> Rule:
-        """The smoothed classifier, with defaults for what is left open."""
-        return default_rule(self.rule, num_labels, k=self.k, k_prime=self.k_prime, threshold=self.threshold)
+        """The smoothed classifier without a calibration, with defaults for what is left open."""
+        name = self.rule or "top-k"
+        return default_rule(name, num_labels, k=self.k, k_prime=self.k_prime, threshold=self.threshold)
+
+
+_OF_A_RULE = (
+    *("k", "k_prime", "rule", "threshold", "score_threshold", "sigma", "noise", "draws", "pilot_draws", "radii"),
+    *("precision", "clamp"),
+)
 
 
 def named_noise(sigma: float | None, noise: str | None) -> str | None:

@@ -128,13 +128,85 @@ def best_of(before: Prediction, after: Prediction) -> Prediction:
     return replace(before, radii=radii, set_radii=together, other_radii=others, draws=after.draws)
 
 
-class LivePrediction:
+class LiveVotes:
+    """The draws of one image as they come; the votes do not depend on how the draws are divided.
+
+    One thread at a time may use it. The arguments are those of `Smoother.predict`.
+    """
+
+    def __init__(
+        self,
+        smoother: "Smoother",
+        image: Image,
+        rule: Rule,
+        *,
+        alpha: float = 0.001,
+        noise_seed: int | None = None,
+        image_id: str | None = None,
+    ) -> None:
+        image = named_row(copy.deepcopy(image), smoother.classifier.feature_names)  # the caller may reuse the array
+        self._state = smoother.begin(image, _BATCH)
+        self.label_names = smoother.classifier.label_names
+        smoother.settings.check_rule(rule, len(self.label_names))
+        self.rule, self.alpha = rule, check_alpha(alpha)
+        self.noise_seed = resolve_seed(noise_seed)
+        self.image_id = content_id(image) if image_id is None else image_id
+        self.labels: tuple[int, ...] | None = None  # those returned, once they are known
+        self._smoother, self._image = smoother, image
+        self._votes: dict[Stream, NDArray[Any] | None] = {"pilot": None, "certify": None}
+
+    @property
+    def draws(self) -> int:
+        """The draws so far that certify."""
+        return self._made("certify")
+
+    @property
+    def batch(self) -> int:
+        """The noisy copies that are classified at once: draws in multiples of it cost the least each."""
+        return min(_BATCH, self._smoother.rows(self._job("certify", 1)))
+
+    @property
+    def hits(self) -> NDArray[np.int64]:
+        """(c,) in how many of the draws that certify each label was returned."""
+        return self._hits("certify")
+
+    @property
+    def votes(self) -> NDArray[Any]:
+        """The votes of the draws that certify, as `certified_radii` takes them; there must be one at least."""
+        votes = self._votes["certify"]
+        if votes is None:
+            raise InvalidInputError("no draw that certifies is made; draw some first")
+        return votes
+
+    def check_state(self) -> None:
+        """Raises `ModelError` if the model has changed its parameters or buffers since the first draw."""
+        self._smoother.end(self._state)
+
+    def _hits(self, stream: Stream) -> NDArray[np.int64]:
+        votes, labels = self._votes[stream], len(self.label_names)
+        return np.zeros(labels, np.int64) if votes is None else self.rule.hits(votes, labels)
+
+    def _made(self, stream: Stream) -> int:
+        votes = self._votes[stream]
+        return 0 if votes is None else len(votes)
+
+    def _job(self, stream: Stream, draws: int) -> Job:
+        key: dict[str, Any] = {"noise_seed": self.noise_seed, "image_id": self.image_id, "stream": stream}
+        return self._smoother.job(self._image, draws, first_draw=self._made(stream), **key)
+
+    def _add(self, stream: Stream, draws: int) -> NDArray[Any]:
+        (_, drawn), *_ = self._smoother.run([self._job(stream, draws)], steady=True, most_rows=_BATCH)
+        new, before = as_array(drawn, self.rule), self._votes[stream]
+        votes = self._votes[stream] = new if before is None else np.concatenate([before, new])
+        return votes
+
+
+class LivePrediction(LiveVotes):
     """With probability at least 1 - alpha, everything that `prediction` ever returns holds, however draws were decided.
 
     The first draws choose the labels and take no part in certifying them; all others certify, by the method betting,
     which holds at every number of draws at once. Stop at any time, or draw more at any time: what is proved stays
-    proved. The votes do not depend on how the draws are divided. The arguments are those of `Smoother.predict`.
-    One thread at a time may use a live prediction.
+    proved.
 
     Attributes:
         rule: The smoothed classifier.
@@ -158,38 +230,16 @@ class LivePrediction:
     """
 
     def __init__(
-        self,
-        smoother: "Smoother",
-        image: Image,
-        rule: Rule,
-        *,
-        pilot_draws: int = 100,
-        alpha: float = 0.001,
-        noise_seed: int | None = None,
-        image_id: str | None = None,
+        self, smoother: "Smoother", image: Image, rule: Rule, *, pilot_draws: int = 100, **options: Any
     ) -> None:
         if (noise := smoother.noise).enumerated:
             raise InvalidInputError(
                 f"every band of {noise} votes once, so there are no draws to look at between; use Smoother.predict"
             )
-        image = named_row(copy.deepcopy(image), smoother.classifier.feature_names)  # the caller may reuse the array
-        self._state = smoother.begin(image, _BATCH)
-        self.label_names = smoother.classifier.label_names
-        smoother.settings.check_rule(rule, len(self.label_names))
-        self.rule, self.alpha = rule, check_alpha(alpha)
+        super().__init__(smoother, image, rule, **options)
         self.pilot_draws = check_draws(pilot_draws, name="pilot_draws")
-        self.noise_seed = resolve_seed(noise_seed)
-        self.image_id = content_id(image) if image_id is None else image_id
-        self.labels: tuple[int, ...] | None = None
-        self._smoother, self._image = smoother, image
-        self._votes: dict[Stream, NDArray[Any] | None] = {"pilot": None, "certify": None}
         self._options: dict[str, Any] = {"num_labels": len(self.label_names), "noise": smoother.settings.noise}
         self._best: Prediction | None = None
-
-    @property
-    def draws(self) -> int:
-        """The draws so far that certify."""
-        return self._made("certify")
 
     @property
     def pilot_draws_made(self) -> int:
@@ -197,25 +247,9 @@ class LivePrediction:
         return self._made("pilot")
 
     @property
-    def batch(self) -> int:
-        """The noisy copies that are classified at once: draws in multiples of it cost the least each."""
-        return min(_BATCH, self._smoother.rows(self._job("pilot", 1)))
-
-    @property
     def hits(self) -> NDArray[np.int64]:
         """(c,) in how many draws each label was returned: of those that certify, or of the pilot draws before them."""
-        votes = self._votes["pilot" if self.labels is None else "certify"]
-        if votes is None:
-            return np.zeros(len(self.label_names), np.int64)
-        return self.rule.hits(votes, len(self.label_names))
-
-    @property
-    def votes(self) -> NDArray[Any]:
-        """The votes of the draws that certify, as `certified_radii` takes them; there must be one at least."""
-        votes = self._votes["certify"]
-        if votes is None:
-            raise InvalidInputError("no draw that certifies is made; draw some first")
-        return votes
+        return self._hits("pilot" if self.labels is None else "certify")
 
     def draw(self, draws: int) -> None:
         """Make so many further draws: those that choose the labels as long as some are missing, then others."""
@@ -240,10 +274,6 @@ class LivePrediction:
             self._best = best_of(self._best, confirm_labels(self.labels, self.votes, self.rule, **options))
         return self._best
 
-    def check_state(self) -> None:
-        """Raises `ModelError` if the model has changed its parameters or buffers since the first draw."""
-        self._smoother.end(self._state)
-
     def settled(self, radii: Sequence[float], max_draws: int, forecast_margin: float = 1.0) -> bool:
         """Whether no more of the claims at these radii can be expected from so many draws in all. A forecast.
 
@@ -260,17 +290,3 @@ class LivePrediction:
     def _unproved(self, labels: tuple[int, ...]) -> Prediction:
         nothing, names = (-np.inf,) * len(labels), tuple(self.label_names[label] for label in labels)
         return Prediction(labels, nothing, nothing, names=names, noise_seed=self.noise_seed, image_id=self.image_id)
-
-    def _made(self, stream: Stream) -> int:
-        votes = self._votes[stream]
-        return 0 if votes is None else len(votes)
-
-    def _job(self, stream: Stream, draws: int) -> Job:
-        key: dict[str, Any] = {"noise_seed": self.noise_seed, "image_id": self.image_id, "stream": stream}
-        return self._smoother.job(self._image, draws, first_draw=self._made(stream), **key)
-
-    def _add(self, stream: Stream, draws: int) -> NDArray[Any]:
-        (_, drawn), *_ = self._smoother.run([self._job(stream, draws)], steady=True, most_rows=_BATCH)
-        new, before = as_array(drawn, self.rule), self._votes[stream]
-        votes = self._votes[stream] = new if before is None else np.concatenate([before, new])
-        return votes

@@ -4,15 +4,18 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from multiguard.certify.noise import Noise, parse_noise
+from multiguard.certify.noise import parse_noise
 from multiguard.certify.rules import Rule
 from multiguard.data.image import decode_image, read_image_bytes
 from multiguard.data.image_folder import find_images
-from multiguard.errors import ImageError, ImageFailure, ModelError
-from multiguard.models import Classifier
+from multiguard.errors import ImageError, ImageFailure, InvalidInputError, ModelError
+from multiguard.evaluate.calibration import Calibration, read_calibration
+from multiguard.io.rounding import plain
 from multiguard.models.config import ModelConfig
 from multiguard.models.loading import chosen_noise, load_model, square_size, unnamed_labels
+from multiguard.smooth.calibrated import Calibrated, shipped_calibrations, shipped_name
 from multiguard.smooth.config import PredictConfig, named_noise
 from multiguard.smooth.noise_source import resolve_seed
 from multiguard.smooth.prediction import Prediction
@@ -20,6 +23,7 @@ from multiguard.smooth.settings import score_threshold
 from multiguard.smooth.smoother import Smoother
 
 Outcome = Prediction | ImageFailure
+_RECALL, _RADIUS = 0.8, 0.5  # of a built-in model's calibration
 
 
 @dataclass(frozen=True)
@@ -31,25 +35,30 @@ class Predictor:
     size: int | None  # height and width that images are resized to; None if it takes any
     model: str  # how the model was named
     config: PredictConfig  # the draws, the noise seed and the confidence
+    calibrated: Calibrated | None = None  # if the labels come with a promise
 
     def predict(self, file: Path) -> Prediction:
         """The prediction for an image file; its id, which keys the noise, is the hash of the bytes of the file."""
         content = read_image_bytes(file)
         image, digest = decode_image(content, self.size, source=file), hashlib.sha256(content).hexdigest()
         config = self.config
+        options: dict[str, Any] = {"alpha": config.alpha, "noise_seed": config.noise_seed, "image_id": digest}
         try:
-            return self.smoother.predict(
-                image,
-                self.rule,
-                pilot_draws=config.pilot_draws,
-                draws=config.draws,
-                radii=config.radii or self.smoother.noise.default_radii,
-                alpha=config.alpha,
-                noise_seed=config.noise_seed,
-                image_id=digest,
-            )
+            if self.calibrated is not None:
+                return self.calibrated.predict(image, **options)
+            radii = config.radii or self.smoother.noise.default_radii
+            options |= {"pilot_draws": config.pilot_draws, "draws": config.draws, "radii": radii}
+            return self.smoother.predict(image, self.rule, **options)
         except ModelError as error:
             raise ModelError(str(error).removeprefix(f"image {digest!r}").lstrip(",: ")) from error
+
+    @property
+    def radius_words(self) -> str:
+        """What the radius of the promise means in plain terms; empty without a promise, or without an attack."""
+        if self.calibrated is None or not (radius := self.calibrated.calibration.config.radius):
+            return ""
+        noise, size = self.smoother.noise, None if self.size is None else (self.size, self.size)
+        return f"R = {plain(radius)}: {''.join(found)}" if (found := noise.size_words(radius, size)) else ""
 
 
 def predict(
@@ -97,25 +106,42 @@ def _image_files(path: Path) -> list[Path]:
 def make_predictor(model: ModelConfig, config: PredictConfig) -> Predictor:
     """Load the model and smooth it as the options say; a mistake in them raises `MultiGuardError`."""
     model, named = model.resolved(), model.spec
-    text = chosen_noise(model, named_noise(config.sigma, config.noise))
+    calibration = _calibration(model.spec, config)
+    own = calibration.noise if calibration else named_noise(config.sigma, config.noise)
+    text = chosen_noise(model, own)
     classifier = load_model(model, size=config.size, noise=text)
     if classifier.num_labels is None:
         raise unnamed_labels(model.spec)
-    rule = config.rule_for(len(classifier.label_names))
-    side = square_size(classifier, model.spec, config.size or model.size)
+    side, labels = square_size(classifier, model.spec, config.size or model.size), len(classifier.label_names)
+    rule = calibration.rule if calibration else config.rule_for(labels)
+    limit = score_threshold(config.rule or "top-k", config.score_threshold)
+    how: dict[str, Any] = {"score_threshold": limit, "clamp": config.clamp, "precision": config.precision}
+    if calibration:
+        how = {name: calibration.classifier.get(name) for name in how}
+    ranks = None if rule.k_prime is None else min(max(rule.k_prime, 1), labels)
     noise = parse_noise(text, None if side is None else (side, side))
-    smoother = _smoother(config, classifier, rule, noise)
-    return Predictor(smoother, rule, side, named, config)
+    smoother = Smoother(classifier, noise=noise, k_max=ranks, device=config.device, **how)
+    if calibration and config.calibration is None:  # of both forms of a built-in model, whose weights are compared
+        state = {"classifier_hash": smoother.classifier.state_hash()}
+        calibration = calibration.replace(classifier=calibration.classifier | state)
+    calibrated = Calibrated(smoother, calibration) if calibration else None
+    return Predictor(smoother, rule, side, named, config, calibrated)
 
 
-def _smoother(config: PredictConfig, classifier: Classifier, rule: Rule, noise: Noise) -> Smoother:
-    ranks = min(max(rule.k_prime, 1), len(classifier.label_names)) if rule.k_prime is not None else None
-    return Smoother(
-        classifier,
-        noise=noise,
-        k_max=ranks,
-        score_threshold=score_threshold(config.rule, config.score_threshold),
-        device=config.device,
-        clamp=config.clamp,
-        precision=config.precision,
+def _calibration(spec: str, config: PredictConfig) -> Calibration | None:
+    """The calibration that is named, or that of the model; None for a rule without a promise."""
+    if config.calibration is not None:
+        return read_calibration(config.calibration)
+    if config.own_rule:
+        return None
+    recall, radius = config.recall or _RECALL, _RADIUS if config.radius is None else config.radius
+    known, wanted = shipped_calibrations(spec), shipped_name(recall, radius)
+    if wanted in known:
+        return read_calibration(known[wanted])
+    if not config.names_calibration:
+        return None
+    has = f"it has {', '.join(known)}" if known else "it has none"
+    raise InvalidInputError(
+        f"recall: {spec} has no calibration {wanted}; {has}. multiguard calibrate makes one from votes on labelled "
+        "images, for --calibration"
     )
