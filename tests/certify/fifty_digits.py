@@ -257,13 +257,13 @@ def most_equal(caps: Sequence[mpf], total: mpf) -> list[mpf]:
 # --------------------------------------------------------------------------------------------- threshold
 
 
-def floors(ballot: Ballot, labels: Sequence[int], t: mpf, alpha: mpf) -> list[Claim]:
-    """Floor e = 1..d, each from its own bounds; a floor proves all smaller ones."""
+def floors(ballot: Ballot, labels: Sequence[int], t: mpf, alpha: mpf, most: int) -> list[Claim]:
+    """Floor e = 1..d, each from its own bounds; a floor proves all smaller ones. A draw hits at most `most` labels."""
     side = many_floor if len(labels) > 12 else subset_floor
-    return [Claim(side(ballot, labels, e, alpha), (((t, (mpf(1),)),),)) for e in range(1, len(labels) + 1)]
+    return [Claim(side(ballot, labels, e, alpha, most), (((t, (mpf(1),)),),)) for e in range(1, len(labels) + 1)]
 
 
-def subset_floor(ballot: Ballot, labels: Sequence[int], e: int, alpha: mpf) -> tuple:
+def subset_floor(ballot: Ballot, labels: Sequence[int], e: int, alpha: mpf, most: int) -> tuple:
     d, n, sides = len(labels), ballot.draws, []
     size = d - e + 1
     for U in combinations(labels, size):
@@ -274,23 +274,26 @@ def subset_floor(ballot: Ballot, labels: Sequence[int], e: int, alpha: mpf) -> t
             elif u == 1:
                 level = alpha * 9 / (10 * d)
             else:
-                level = alpha / (10 * (d - 1)) / ((size - 1) * comb(size, u) * u)
+                level = alpha / (10 * (d - 1)) / ((size - 1) * comb(size, u) * min(most, u))
             for S in combinations(U, u):
-                layers = tuple(lower(ballot.at_least(S, deep), n, level) for deep in range(1, u + 1))
+                layers = tuple(lower(ballot.at_least(S, deep), n, level) for deep in range(1, min(most, u) + 1))
                 terms.append((mpf(1) / u, layers))
         sides.append(tuple(terms))
     return tuple(sides)
 
 
-def many_floor(ballot: Ballot, labels: Sequence[int], e: int, alpha: mpf) -> tuple:
-    d, n = len(labels), ballot.draws
+def many_floor(ballot: Ballot, labels: Sequence[int], e: int, alpha: mpf, most: int) -> tuple:
+    d, n, deep = len(labels), ballot.draws, min(most, len(labels))
     lows = sorted((lower(ballot.count(i), n, alpha * 9 / (10 * d)) for i in labels), reverse=True)[e - 1 :]
-    terms = [(mpf(1), (min(mp.fsum(lows[:u]) / u, mpf(1)),)) for u in range(1, d - e + 2)]
-    layers = tuple(lower(ballot.at_least(labels, hits), n, alpha / (10 * d)) for hits in range(e, d + 1))
+    terms = []
+    for u in range(1, d - e + 2):
+        m = min(deep, u)
+        terms.append((mpf(m) / u, (min(mp.fsum(lows[:u]) / m, mpf(1)),)))
+    layers = tuple(lower(ballot.at_least(labels, hits), n, alpha / (10 * deep)) for hits in range(e, deep + 1))
     return ((*terms, (mpf(1) / (d - e + 1), layers)),)
 
 
-def ceilings(ballot: Ballot, labels: Sequence[int], t: mpf, alpha: mpf, suspects: int = 6) -> list[Claim]:
+def ceilings(ballot: Ballot, labels: Sequence[int], t: mpf, alpha: mpf, most: int, suspects: int = 6) -> list[Claim]:
     """Ceiling m = 0..c-d-1, each from its own bounds; a ceiling proves all larger ones."""
     others, n = ballot.others(labels), ballot.draws
     ordered = sorted(others, key=lambda j: -ballot.count(j))
@@ -301,23 +304,25 @@ def ceilings(ballot: Ballot, labels: Sequence[int], t: mpf, alpha: mpf, suspects
         if m >= together:
             right = [((mpf(1), (upper(ballot.count(ordered[m]), n, single),)),)]
         else:
-            right = few_rivals(ballot, ordered, m + 1, together, single, alpha)
+            right = few_rivals(ballot, ordered, m + 1, together, single, alpha, most)
         found.append(Claim((((t, (mpf(1),)),),), tuple(right)))
     return found
 
 
-def few_rivals(ballot: Ballot, ordered: Sequence[int], size: int, together: int, single: mpf, alpha: mpf) -> list:
+def few_rivals(
+    ballot: Ballot, ordered: Sequence[int], size: int, together: int, single: mpf, alpha: mpf, most: int
+) -> list:
     own = alpha * 3 / 10 * (1 + mpf(1) / together) / (size * (size + 1))
     if len(ordered) == 1:
         own = alpha
-    level = {v: own / (size * comb(size, v) * v) for v in range(1, size + 1)}
+    level = {v: own / (size * comb(size, v) * min(most, v)) for v in range(1, size + 1)}
     level[1], n = max(single, level[1]), ballot.draws
     sides = []
     for V in combinations(ordered[:together], size):
         terms = []
         for v in range(1, size + 1):
             for T in combinations(V, v):
-                layers = tuple(upper(ballot.at_least(T, deep), n, level[v]) for deep in range(1, v + 1))
+                layers = tuple(upper(ballot.at_least(T, deep), n, level[v]) for deep in range(1, min(most, v) + 1))
                 terms.append((mpf(1) / v, layers))
         sides.append(tuple(terms))
     if len(ordered) > together:

@@ -121,14 +121,16 @@ def check_threshold(
     alpha: float,
     noise: NoiseOf = Gaussian,
     suspects: int = 6,
+    k_prime: int | None = None,
 ) -> None:
     """Check every floor and every ceiling: each holds by its own bounds or by those of one that proves it."""
-    counts = counts_of(ballot, labels, Threshold(t))
-    found = solve([counts], Threshold(t), ClopperPearson(), noise(sigma), alpha, "joint")[0]
+    rule, most = Threshold(t, k_prime), k_prime or ballot.num_labels
+    counts = counts_of(ballot, labels, rule)
+    found = solve([counts], rule, ClopperPearson(), noise(sigma), alpha, "joint")[0]
     assert found.false is not None
     with mp.workdps(DIGITS):
-        floors = fifty_digits.floors(ballot, labels, mpf(t), mpf(alpha) / 2)
-        ceilings = fifty_digits.ceilings(ballot, labels, mpf(t), mpf(alpha) / 2, suspects)
+        floors = fifty_digits.floors(ballot, labels, mpf(t), mpf(alpha) / 2, most)
+        ceilings = fifty_digits.ceilings(ballot, labels, mpf(t), mpf(alpha) / 2, most, suspects)
     assert len(found.true) == len(floors)
     assert len(found.false) == len(ceilings)
     for e, radius in enumerate(found.true):

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 from tests.certify.cases import too_many
-from tests.certify.worst_cases import Staircase, ceiling_of_two, floor_of_two, top_two_of_five, two_labels
+from tests.certify.worst_cases import (
+    Staircase,
+    ceiling_of_two,
+    floor_of_two,
+    ranked_ceiling_of_three,
+    ranked_floor_of_two,
+    top_two_of_five,
+    two_labels,
+)
 
 from multiguard.certify import (
     Gaussian,
@@ -41,20 +49,26 @@ def size_one(rule: TopK) -> Claimed:
     return lambda d, alpha, course: claimed(betting.top_k_sizes(d, rule, alpha, Gaussian(1.0)), d, 0, alpha, course)
 
 
-def floor_one(d: Draws, alpha: float, course: Course) -> bool:
-    return claimed(betting.floors(d, Threshold(T), alpha, Gaussian(1.0)), d, 0, alpha, course)
+def floor_one(rule: Threshold) -> Claimed:
+    return lambda d, alpha, course: claimed(betting.floors(d, rule, alpha, Gaussian(1.0)), d, 0, alpha, course)
 
 
-def ceiling_one(d: Draws, alpha: float, course: Course) -> bool:
-    return claimed(betting.ceilings(d, Threshold(T), alpha, Gaussian(1.0)), d, d.rivals - 2, alpha, course)
+def ceiling_of(rule: Threshold, into: int) -> Claimed:
+    def is_claimed(d: Draws, alpha: float, course: Course) -> bool:
+        staircase = betting.ceilings(d, rule, alpha, Gaussian(1.0))
+        return claimed(staircase, d, len(staircase[1]) - into, alpha, course)
+
+    return is_claimed
 
 
 # A classifier that breaks the claim exactly at R, its rule, L, and whether the claim is made at R.
 CASES: dict[str, tuple[Staircase, Rule, list[int], Claimed]] = {
     "half-space": (two_labels(R), TopK(1, 1), [0], size_one(TopK(1, 1))),
     "staircase": (top_two_of_five(R), TopK(2, 2), [0], size_one(TopK(2, 2))),
-    "floor": (floor_of_two(R, T), Threshold(T), [0, 1], floor_one),
-    "ceiling": (ceiling_of_two(R, T), Threshold(T), [0], ceiling_one),
+    "floor": (floor_of_two(R, T), Threshold(T), [0, 1], floor_one(Threshold(T))),
+    "ceiling": (ceiling_of_two(R, T), Threshold(T), [0], ceiling_of(Threshold(T), 2)),
+    "ranked floor": (ranked_floor_of_two(R, T), Threshold(T, 2), [0, 1], floor_one(Threshold(T, 2))),
+    "ranked ceiling": (ranked_ceiling_of_three(R, T), Threshold(T, 2), [0], ceiling_of(Threshold(T, 2), 3)),
 }
 
 

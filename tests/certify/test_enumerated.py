@@ -47,7 +47,7 @@ def worst_sizes(answers: Answers, labels: set[int], rule: Rule, c: int) -> tuple
 
 def attacked(answers: Answers, labels: set[int], rule: Rule, c: int, noise: BandAblation, side: int) -> tuple[int, int]:
     """The worst over every patch position and everything that the bands which meet it may answer."""
-    sizes = [rule.k_prime] if isinstance(rule, TopK) else range(c + 1)
+    sizes = range(c + 1) if rule.k_prime is None else [rule.k_prime]
     possible = [set(chosen) for size in sizes for chosen in combinations(range(c), size)]
     fewest, most = c, 0
     for first in range(noise.columns - side + 1):
@@ -111,6 +111,22 @@ def test_every_threshold_attack(data: st.DataObject) -> None:
             break
         fewest, most = attacked(answers, labels, rule, c, noise, side)
         assert np.sum(found.true >= side) == fewest
+        assert np.sum(found.false < side) == most
+
+
+@settings(max_examples=80, deadline=None)
+@given(top_k_cases(), st.sampled_from([0.1, 0.25, 0.34, 0.5, 0.8]))
+def test_every_ranked_threshold_attack(case: tuple[Answers, set[int], TopK, int, BandAblation], t: float) -> None:
+    """The same with k' labels per band: a ceiling is exact, as other labels share k' votes of each attacked band."""
+    answers, labels, top_k, c, noise = case
+    rule = Threshold(t, top_k.k_prime)
+    found = certified_radii(hits_of(answers, c), sorted(labels), rule, noise=noise, method="enumerated")
+    assert found.false is not None
+    for side in range(noise.columns + 1):
+        if len(met(noise, side, 0)) > 4:
+            break
+        fewest, most = attacked(answers, labels, rule, c, noise, side)
+        assert np.sum(found.true >= side) <= fewest
         assert np.sum(found.false < side) == most
 
 

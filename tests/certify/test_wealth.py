@@ -33,6 +33,14 @@ def top_k_draws(rng: np.random.Generator, k_prime: int, d: int, spread: float = 
     return read_draws(ranked, likely[:d], TopK(3, k_prime), d + 5)
 
 
+class Noisy(Gaussian):
+    """A noise with any shift."""
+
+    def __init__(self, shift: Shift) -> None:
+        super().__init__(1.0)
+        object.__setattr__(self, "shift", shift)
+
+
 def cases(shift: Shift = GAUSSIAN_SHIFT):
     """Draws, game and claim of each kind."""
     rng = np.random.default_rng(1)
@@ -42,6 +50,11 @@ def cases(shift: Shift = GAUSSIAN_SHIFT):
     sets = read_draws(rng.random((DRAWS, 6)) < [0.9, 0.8, 0.7, 0.2, 0.1, 0.05], [0, 1, 2], Threshold(0.4), 6)
     yield sets, Game(3, 0, 3, 0.4, shift), Claim(2, 0, 3.0)
     yield sets, Game(0, 3, 3, 0.4, shift), Claim(0, 2, 3.0)
+    for rule, into in ((Threshold(0.3, 2), 3), (Threshold(0.3, 1), 2)):  # more labels in U and V than a draw can hit
+        draws = top_k_draws(rng, rule.k_prime, 3, 4.0)
+        (floor, _), (ceiling, _) = (each(draws, rule, 0.1, Noisy(shift)) for each in (floors, ceilings))
+        yield draws, floor, Claim(3, 0, 3.0)
+        yield draws, ceiling, Claim(0, into, 3.0)
 
 
 def game_id(game: Game) -> str:

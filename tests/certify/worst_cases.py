@@ -78,6 +78,18 @@ def two_labels(far: float, moved: Moved = gaussian) -> Staircase:
     return broken_at(far, [[{1}], [{0}]], [-1.0, 1.0], [0.3, 0.7], 2, moved)
 
 
+def ranked_floor_of_two(far: float, t: float, moved: Moved = gaussian) -> Staircase:
+    """The same as `floor_of_two` with two labels per draw."""
+    answers = [[{2, 3}], [{0, 2}, {1, 3}], [{0, 1}]]
+    return broken_at(far, answers, [-t, 0.5 - t, 1 - t], [0.1, 0.4, 0.5], 4, moved)
+
+
+def ranked_ceiling_of_three(far: float, t: float, moved: Moved = gaussian) -> Staircase:
+    """L = {0}, labels 1, 2 and 3 all in from that distance on, two labels per draw: W = t - H_{1, 2, 3} / 3."""
+    answers = [[{1, 2}, {2, 3}, {1, 3}], [{0, 1}, {0, 2}, {0, 3}], [{0, 4}]]
+    return broken_at(far, answers, [t - 2 / 3, t - 1 / 3, t], [0.1, 0.4, 0.5], 5, moved)
+
+
 def floor_of_two(far: float, t: float, moved: Moved = gaussian) -> Staircase:
     """L = {0, 1}, both out of g_t from that distance on: W = H_L / 2 - t."""
     answers = [[{2}], [{0}, {1, 2}], [{0, 1}]]

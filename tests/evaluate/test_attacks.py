@@ -173,6 +173,9 @@ def test_smallest_bound():
     assert smallest_bound(20, 2, 80, rule, "in", beta=level) == 0
     assert smallest_bound(20, 2, 80, rule, "out", beta=level) == 78
     assert smallest_bound(900, 2, 80, rule, "out", beta=level) == 0
+    rule, hits = Threshold(0.5, 3), [0, 0, 900, 900, 900, *[0] * 75]  # k' labels that are always hit come in
+    assert evaluated_size(hits, 900, (0, 1), rule, "out", beta=level)[1] == 75
+    assert smallest_bound(900, 2, 80, rule, "out", beta=level) <= 75
 
 
 PARQUET = "attack.parquet"

@@ -4,7 +4,8 @@ A patch of side m that begins at column p meets D = m + width - 1 bands. Their v
 stay. Let n_i count the votes for label i among the others. Size e of the top-k rule is broken only if, for some p,
 the k - e + 1 labels outside L with the largest n_j can all be raised to M, the e-th largest n_i of L: each lacks at
 most D votes, and together they lack at most k' D. Under the threshold rule a label of L stays if n_i alone suffices,
-and another comes in if n_j + D does. Counts are whole numbers, ties are broken. `docs/theory.md` has the proof.
+and other labels come in if each lacks at most D votes, and together, with a k', at most k' D. Counts are whole
+numbers, ties are broken. `docs/theory.md` has the proof.
 """
 
 from bisect import bisect_left
@@ -38,9 +39,11 @@ def enumerated_radii(
     needed = rule.needed(noise.columns)
 
     def bounds_broken(side: int) -> Bools:
-        left = patches.left(side)
+        left, most = patches.left(side), patches.met(side)
         stay = (left[:, true] >= needed).sum(axis=1).min()
-        enter = (left[:, outside] + patches.met(side) >= needed).sum(axis=1).max()
+        lacking = np.sort(np.maximum(needed - left[:, outside], 0), axis=1)
+        raised = (lacking <= most) & (np.cumsum(lacking, axis=1) <= rule.hits_at_most(len(outside)) * most)
+        enter = raised.sum(axis=1).max()
         return np.concatenate([stay < np.arange(1, len(true) + 1), enter > np.arange(len(outside))])
 
     both = _largest_sides(bounds_broken, noise.columns, num_labels)

@@ -163,7 +163,7 @@ def most_growth(ladder: Ladders, radii: Floats, shift: Shift) -> Floats:
     largest W may have probability up(q). So its payoff, which no other exceeds, is at most 1 / up(q).
     """
     q = np.min(-ladder.least / ladder.gaps.sum(axis=1))
-    return -np.log(shift.moved(shift.scores(q), radii))
+    return -np.log(np.maximum(shift.moved(shift.scores(q), radii), _TINY))
 
 
 def stakes(law: Floats, x: Floats, rate: Floats) -> Floats:

@@ -15,12 +15,10 @@ from multiguard.certify.bets import Claim, Game
 from multiguard.certify.draws import MOST_SUBSET_LABELS, Draws, check_order, fixed_permutation, read_draws
 from multiguard.certify.noise import SampledNoise
 from multiguard.certify.rules import Method, Rule, Threshold, TopK
-from multiguard.certify.wealth import ANYTIME, Course, fixed_course, reachable, settle, wealth
+from multiguard.certify.wealth import ANYTIME, MOST_TOGETHER, Course, fixed_course, reachable, settle, wealth
 
 # The methods that bet: for a number of draws fixed beforehand, and for any number of draws.
 BETTING_METHODS: tuple[Method, ...] = ("coupled", "betting")
-# T has at most so many labels where a draw may hit any number of them.
-_MOST_TOGETHER = 6
 # log K must exceed what is needed by this much, and by so much more per draw: far more than rounding can add.
 _SLACK, _SLACK_PER_DRAW = 1e-8, 1e-12
 
@@ -37,7 +35,9 @@ def betting_radii(
         certain = np.full(certain_sizes(draws, rule), np.inf)
         return np.concatenate([certain, claimed(draws, top_k_sizes(draws, rule, alpha, noise), noise, course)]), None
     stay, enter = staircases(draws, rule, alpha, noise)
-    return claimed(draws, stay, noise, course), claimed(draws, enter, noise, course)[::-1]
+    tested = claimed(draws, enter, noise, course)[::-1]
+    certain = np.full(draws.rivals - len(tested), np.inf)
+    return claimed(draws, stay, noise, course), np.concatenate([tested, certain])
 
 
 def read_bets(method: Method, votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int) -> tuple[Draws, Course]:
@@ -77,15 +77,15 @@ def top_k_sizes(draws: Draws, rule: TopK, alpha: float, noise: SampledNoise) -> 
 def floors(draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise) -> Staircase:
     """At least 1, 2, ..., d labels of L stay in, each with the same fraction of alpha."""
     d = draws.num_true
-    game = Game(_most_subset(d), 0, d, rule.t, noise.shift)
+    game = Game(rule.hits_at_most(_most_subset(d)), 0, rule.hits_at_most(d), rule.t, noise.shift)
     return game, [_claim(d - e, 0, alpha * (1 / d)) for e in range(d)]
 
 
 def ceilings(draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise) -> Staircase:
-    """At most c - d - 1, ..., 1, 0 labels outside L come in; fractions of alpha like ..., 1/12, 1/6, 1/2."""
-    most = min(draws.rivals, _MOST_TOGETHER)
-    part = (1 - 1e-12) * (1 + 1 / max(1, draws.rivals))
-    sizes = range(draws.rivals, 0, -1)
+    """At most ..., 1, 0 labels outside L come in, but for what is certain; fractions of alpha like ..., 1/6, 1/2."""
+    most = rule.hits_at_most(min(draws.rivals, MOST_TOGETHER))
+    sizes = range(min(draws.rivals, rule.most_returned(draws.num_true + draws.rivals)), 0, -1)
+    part = (1 - 1e-12) * (1 + 1 / max(1, len(sizes)))
     return Game(0, most, most, rule.t, noise.shift), [_claim(0, m, alpha * (part / (m * (m + 1)))) for m in sizes]
 
 

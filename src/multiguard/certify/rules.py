@@ -197,14 +197,17 @@ class Threshold:
             check_ranks(self.k_prime, kept)
 
     def hits_at_most(self, labels: int) -> int:
-        """How many of so many labels a draw can hit."""
+        """How many labels of a set of this size a draw can hit."""
         return labels if self.k_prime is None else min(labels, self.k_prime)
 
     def most_returned(self, num_labels: int) -> int:
-        """The most labels that g returns, whatever the image: k' / t, as the probabilities sum to k'."""
+        """The most labels that g returns, whatever the image: k' / t, as the probabilities sum to k'.
+
+        t is the double or the decimal number as written: the smaller of the two, so that both have no more.
+        """
         if self.k_prime is None:
             return num_labels
-        return min(num_labels, math.floor(self.k_prime / Fraction(repr(self.t))))
+        return min(num_labels, math.floor(self.k_prime / min(Fraction(self.t), Fraction(repr(self.t)))))
 
     def sizes(self, num_true: int) -> int:
         """How many labels of L can be returned, and so how many claims there are: all d."""

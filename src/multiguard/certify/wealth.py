@@ -58,6 +58,8 @@ _HOPELESS = 0.02
 _UNSEEN, _UNSEEN_PER_SIZE = 1.4, 1.0
 # The sizes v of T that are tried, besides |V| itself.
 _SIZES = (1, 2, 3, 4, 6, 8, 10, 13, 17, 22, 28, 36, 46, 60, 78, 100)
+# Under the threshold rule T has at most this many labels.
+MOST_TOGETHER = 6
 # At most so many sets are counted to bound what any T has lost, and to find a T that is hard to refute; of at most so
 # many labels.
 _MOST_SETS, _MOST_HARD, _MOST_COUNTED = 130, 60, 16
@@ -215,13 +217,13 @@ class Block:
         """
         into = claim.into
         if self.game.threshold is not None:  # where T is never hit before, all larger V have the same options
-            into = min(into, self._rivals_seen + self.game.most_out)
+            into = min(into, self._rivals_seen + MOST_TOGETHER)
         if into not in self._options:
             self._options[into] = self._counted(into)
         return self._options[into]
 
     def _counted(self, into: int) -> Options:
-        sizes = _rival_sizes(into, self.game.most_out if self.game.threshold is not None else into)
+        sizes = _rival_sizes(into, MOST_TOGETHER if self.game.threshold is not None else into)
         ladder = ladders(self.game, self._sizes, sizes)
         order = ladder.order.reshape(len(self.members), len(sizes), -1)
         counts = np.empty(order.shape)

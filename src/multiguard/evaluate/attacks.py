@@ -83,7 +83,8 @@ def smallest_bound(draws: int, num_true: int, num_labels: int, rule: Rule, goal:
     """
     # At worst L is never hit, and so many other labels share all hits: one for each place (top-k), or every label.
     num_false = num_labels - num_true
-    rivals = [num_false] if rule.k is None else range(min(rule.k, num_false) + 1)
+    few = num_false if rule.k is None else min(rule.k, num_false)
+    rivals = [num_false] if rule.k_prime is None else range(few + 1)
     hits = [draws if rule.k_prime is None else min(draws, rule.k_prime * draws // max(1, each)) for each in rivals]
     worst = [[0] * (num_labels - each) + [hit] * each for each, hit in zip(rivals, hits, strict=True)]
     return min(evaluated_size(counts, draws, range(num_true), rule, goal, beta=beta)[1] for counts in worst)
