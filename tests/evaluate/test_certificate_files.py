@@ -175,7 +175,7 @@ def test_edited_metadata(certified) -> None:
     with pytest.raises(DataError, match="its checksum does not match"):
         read_certificates(certified)
     forge(certified / PARQUET, metadata={**stored, "version": 1})
-    with pytest.raises(DataError, match=r"version 1; .* version 10"):
+    with pytest.raises(DataError, match=r"version 1; .* version 11"):
         read_certificates(certified)
     forge(certified / PARQUET, metadata={**stored, "config": {**stored["config"], "k": 99}})
     with pytest.raises(DataError, match="k must be"):

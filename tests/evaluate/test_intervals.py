@@ -5,9 +5,18 @@ import pytest
 from scipy import stats
 from tests.evaluate.votes_cases import random_votes
 
-from multiguard.certify import Gaussian, certified_size
+from multiguard.certify import Gaussian, certified_size, clopper_pearson_lower
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, curves, make_certificates, mean_interval, paired_differences, radius_grid
+from multiguard.evaluate.intervals import (
+    TEST_SET_ERROR,
+    Bands,
+    mean_at_least,
+    mean_bands,
+    most_false,
+    surely_staying,
+)
+from multiguard.evaluate.scores import Counts
 
 GRID = radius_grid(Gaussian(0.5), step=0.25)
 
@@ -143,3 +152,56 @@ def test_refused_values(values) -> None:
     """What the bound does not hold for is refused."""
     with pytest.raises(InvalidInputError, match="values must be"):
         mean_interval(values)
+
+
+def false_floors(images: int, alpha: float) -> tuple[np.ndarray, list[Bands], list[float]]:
+    """A world in which all that is certified is false: the law of the number of false images, and what it claims.
+
+    A label is hit by 80 % of the draws of each image, and certified where more than half of them surely hit it (Cohen
+    et al.); at a radius just beyond the true one every score is 0.
+    """
+    draws, p = 200, 0.8
+    radii = stats.norm.ppf(clopper_pearson_lower(np.arange(draws + 1), draws, alpha))
+    wrong = stats.binom.pmf(range(draws + 1), draws, p) @ (radii > stats.norm.ppf(p))
+    assert 0.5 * alpha < wrong <= alpha
+    claimed, counts = [], []
+    for false in range(images + 1):
+        floors = (np.arange(images) < false).astype(float)[None]
+        part = Counts(floors, 1 - floors, np.ones(images))
+        claimed.append(mean_bands([part], 0.95, alpha))
+        counts.append(float(surely_staying([part], alpha)[0]))
+    return stats.binom.pmf(range(images + 1), images, wrong), claimed, counts
+
+
+@pytest.mark.parametrize(("images", "alpha"), [(5, 0.1), (40, 0.1), (300, 0.02), (300, 0.001)])
+def test_false_test_sets(images, alpha) -> None:
+    """By exact sums a test set is promised a score that it does not have with probability at most 0.002."""
+    law, claimed, counts = false_floors(images, alpha)
+    for floors in ([bands.test_set[1][0] for bands in claimed], counts):
+        assert law @ (np.array(floors) > 0) <= TEST_SET_ERROR
+        assert floors[-1] > 0
+    assert law @ (np.arange(images + 1) > most_false(images, alpha) - 1) > TEST_SET_ERROR / 50
+    assert law @ (np.arange(images + 1) > 0) > TEST_SET_ERROR  # the control: the mean of all certificates is no promise
+
+
+@pytest.mark.parametrize("images", [40, 400])
+def test_false_populations(images) -> None:
+    """By exact sums images like these are promised a score that they do not have with probability at most 5 %."""
+    law, claimed, _ = false_floors(images, 0.1)
+    assert law @ [bands.population[1][0] > 0 for bands in claimed] <= 0.05
+    assert claimed[-1].population[1][0] > 0.75
+    low = np.array([bands.recall[0][0] for bands in claimed])
+    assert images < 400 or law @ (low > 0) > 0.9  # the control: the interval alone is no promise about true scores
+
+
+def test_test_set_of_many_scores(certified) -> None:
+    """The floor is the sum without the largest scores, as a sort has it, over the images with labels."""
+    (curve, _) = curves(certified, GRID, bands=0.9)[:2]
+    kept = [i for i, true in enumerate(certified.labels) if true]
+    floors = np.array([certified_size(certified.radii["joint"][i], GRID) for i in kept], float)
+    each = np.sort(floors / np.array([len(certified.labels[i]) for i in kept])[:, None], axis=0)
+    left_out = most_false(len(kept), certified.config.alpha)
+    assert left_out == 1
+    np.testing.assert_allclose(curve.bands.test_set[1], each[:-left_out].sum(axis=0) / len(kept), atol=1e-12)
+    lower = [mean_at_least(column, 0.9) for column in each.T]
+    np.testing.assert_allclose(curve.bands.population[1], np.maximum(np.array(lower) - 0.001, 0), atol=1e-8)

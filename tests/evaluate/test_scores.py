@@ -183,9 +183,9 @@ def test_parts(monkeypatch, rule, averaging):
 
 def test_bands_of_parts(monkeypatch):
     """Bands do not depend on how many images are held at a time."""
-    whole = mean_bands(counts(TopK(3, 1)), 0.9)
+    whole = mean_bands(counts(TopK(3, 1)), 0.9, 0.001)
     monkeypatch.setattr("multiguard.evaluate.scores.IMAGES_AT_A_TIME", 7)
-    parts = mean_bands(counts(TopK(3, 1)), 0.9)
+    parts = mean_bands(counts(TopK(3, 1)), 0.9, 0.001)
     for name in ("precision", "recall", "f1"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), atol=1e-8)
     assert np.ptp(parts.recall[1] - parts.recall[0]) > 0.02, "they have a width"

@@ -42,14 +42,17 @@ if TYPE_CHECKING:
     from multiguard.votes import Provenance
 
 CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME = "certificates.parquet", "curves.csv", "labels.csv"
-_KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 10, "a certificates folder", "certify the votes again")
+_KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 11, "a certificates folder", "certify the votes again")
 _COLUMNS = (
     *("method", "k", "k_prime", "alpha", "n", "R", "averaging", "precision", "recall", "f1"),
     *("images", "without_labels", "failed", "noise", "attacker", "rule", "threshold", "mean_draws"),
     *("true_floor", "false_ceiling"),
 )
 _SCORES = ("precision", "recall", "f1")
-_BAND_COLUMNS = tuple(f"{score}_{end}" for score in _SCORES for end in ("low", "high"))
+_BAND_COLUMNS = (
+    *(f"{score}_{end}" for score in _SCORES for end in ("low", "high")),
+    *(f"{score}_{of}" for of in ("test_set", "population") for score in _SCORES),
+)
 _LABEL_COLUMNS = ("label", "R", "images", "certified", "failed", "noise", "attacker")
 
 
@@ -250,7 +253,8 @@ def _curve_columns(curve: Curve) -> dict[str, Floats]:
     columns = {"R": scores.radius, "precision": scores.precision, "recall": scores.recall, "f1": scores.f1}
     columns |= {"true_floor": scores.true_floor, "false_ceiling": scores.false_ceiling}
     if bands is not None:
-        columns |= dict(zip(_BAND_COLUMNS, (*bands.precision, *bands.recall, *bands.f1), strict=True))
+        values = *bands.precision, *bands.recall, *bands.f1, *bands.test_set, *bands.population
+        columns |= dict(zip(_BAND_COLUMNS, values, strict=True))
     return columns
 
 

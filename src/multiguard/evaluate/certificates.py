@@ -129,6 +129,11 @@ class Certificates:
         """The rule that is certified, "top-k" or "threshold"."""
         return self.config.rule.name
 
+    @property
+    def alpha(self) -> float:
+        """The probability of a false claim, per image; 0 where every band votes."""
+        return 0.0 if self.noise.enumerated else self.config.alpha
+
     def only(self, ids: Sequence[str]) -> Certificates:
         """The claims on these images alone, in this order; images that failed are left out."""
         positions = {image_id: position for position, image_id in enumerate(self.ids)}

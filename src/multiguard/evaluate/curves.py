@@ -81,7 +81,7 @@ def _curve(
         scores,
         float(np.mean(np.array(certificates.draws)[certificates.labels.lengths > 0])),
         len(certificates.failures),
-        None if level is None else mean_bands(certificates.counts(method, radius), level),
+        None if level is None else mean_bands(certificates.counts(method, radius), level, certificates.alpha),
     )
 
 

@@ -1,6 +1,10 @@
-"""Confidence intervals for means over images, and for paired differences of two means. They hold for any sample size.
+"""What holds of the scores of all images of a set, and of images like them; and paired differences of two runs.
 
-Let x_1, ..., x_n be independent with values in [0, 1] and a mean of at most m. For 0 < theta < 1 each factor of
+**Test set.** Each image's score s_i is false with probability at most alpha, and the noise of different images is
+independent. So the number of false ones exceeds q with probability at most P(Bin(N, alpha) > q), and without the q
+largest the sum of the s_i is no more than that of the true scores. That costs no further certificate.
+
+**Population.** s_i is at most the true score, or false: its mean exceeds the true mean by at most alpha. Let x_1, ..., x_n be independent with values in [0, 1] and a mean of at most m. For 0 < theta < 1 each factor of
 
     K(m) = mean over theta of  prod_i (1 - theta + theta x_i / m)
 
@@ -20,12 +24,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 
 from multiguard.certify.arguments import Floats, Ints, check_fraction
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.scores import Counts, ratio
 from multiguard.io.short_repr import short_repr
 
+TEST_SET_ERROR = 0.002  # the probability that what is said of all images of a set is false
 _STAKES, _LARGEST_STAKE = 8, 0.99
 _STEPS = 30  # of a bisection, whose safe end is returned
 _ROUNDING = 1e-9  # by which log K must exceed what is needed
@@ -33,23 +39,50 @@ _ROUNDING = 1e-9  # by which log K must exceed what is needed
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """Where the mean scores of images like these lie, at each radius with the confidence `level`.
+    """Mean scores at each radius: what holds of all these images, and of images like these, a random sample.
 
-    They are about the choice of images only, a random sample, not about the noise draws, which alpha covers.
+    The intervals are about the choice of images only, not about the noise draws; the floors are about both.
     """
 
-    level: float  # the confidence of each interval
+    level: float  # the confidence of each interval, and of each floor of the population
     precision: tuple[Floats, Floats]  # low and high, each (radii,)
     recall: tuple[Floats, Floats]  # low and high, each (radii,)
     f1: tuple[Floats, Floats]  # low and high, each (radii,)
+    test_set: tuple[Floats, Floats, Floats]  # floors of the three means over these images, at 1 - TEST_SET_ERROR
+    population: tuple[Floats, Floats, Floats]  # floors of the three means over images like these
 
     __repr__ = short_repr
 
 
-def mean_bands(counts: Iterable[Counts], level: float) -> Bands:
-    """The intervals of mean precision, recall and F1 over the images that have labels."""
-    precision, recall, f1 = (_interval(*each, level) for each in _tallies(map(_image_scores, counts)))
-    return Bands(level, precision, recall, f1)
+def mean_bands(counts: Iterable[Counts], level: float, alpha: float) -> Bands:
+    """What holds of mean precision, recall and F1 over the images that have labels.
+
+    Args:
+        counts: What is certified of the images, each image with probability 1 - alpha at each radius.
+        level: The confidence of intervals and of the population's floors.
+        alpha: The probability of a false certificate, per image; 0 where nothing is random.
+    """
+    tallies = _tallies(map(_image_scores, counts))
+    precision, recall, f1 = (_interval(*each, level) for each in tallies)
+    tests = [_surely(values, times, alpha) / np.maximum(times.sum(axis=1), 1) for values, times in tallies]
+    means = [np.maximum(_lower(*each, 1 - level) - alpha, 0.0) for each in tallies]
+    return Bands(level, precision, recall, f1, (tests[0], tests[1], tests[2]), (means[0], means[1], means[2]))
+
+
+def surely_staying(counts: Iterable[Counts], alpha: float) -> Floats:
+    """(radii,) with probability at least 1 - TEST_SET_ERROR over all draws, the labels of all images that stay."""
+    ((values, times),) = _tallies([part.floors[..., part.labelled]] for part in counts)
+    return _surely(values, times, alpha)
+
+
+def most_false(images: int, alpha: float) -> int:
+    """With probability at least 1 - TEST_SET_ERROR no more of so many images have a false certificate.
+
+    >>> most_false(500, 0.001), most_false(500, 0.0)
+    (3, 0)
+    """
+    more = scipy.special.bdtrc(np.arange(images + 1), images, alpha)
+    return int(np.argmax(more <= TEST_SET_ERROR * (1 - _ROUNDING)))
 
 
 def mean_differences(
@@ -128,6 +161,13 @@ def _merge(one: tuple[Floats, Ints], two: tuple[Floats, Ints]) -> tuple[Floats, 
     for own, counts in (one, two):
         times[:, np.searchsorted(values, own)] += counts
     return values, times
+
+
+def _surely(values: Floats, times: Ints, alpha: float) -> Floats:
+    """(radii,) the sum of the values without those that may be false, the largest."""
+    images = int(times[0].sum())
+    kept = np.minimum(np.cumsum(times, axis=1), images - most_false(images, alpha))
+    return np.asarray(np.diff(kept, axis=1, prepend=0) @ values)
 
 
 def _interval(values: Floats, times: Ints, level: float) -> tuple[Floats, Floats]:
