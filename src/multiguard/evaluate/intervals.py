@@ -4,15 +4,15 @@
 independent. So the number of false ones exceeds q with probability at most P(Bin(N, alpha) > q), and without the q
 largest the sum of the s_i is no more than that of the true scores. That costs no further certificate.
 
-**Population.** s_i is at most the true score, or false: its mean exceeds the true mean by at most alpha. Let x_1, ..., x_n be independent with values in [0, 1] and a mean of at most m. For 0 < theta < 1 each factor of
+**Population.** s_i is at most the true score, or false: its mean exceeds the true mean by at most alpha.
+
+**Means.** For x_1, ..., x_n, independent with values in [0, 1] and a mean of at most m, and 0 < theta < 1,
 
     K(m) = mean over theta of  prod_i (1 - theta + theta x_i / m)
 
-is positive and has mean at most 1, so K(m) has mean at most 1 and reaches 1/a with probability at most a (Markov). K
-falls as m rises, so the m with K(m) >= 1/a lie below one number: with probability at least 1 - a the mean is no less.
-The stakes theta are fixed by n alone, and K does not depend on the order of the images. (Waudby-Smith and Ramdas 2024
-bet on images in turn; a mixture of fixed stakes needs no order.) Images drawn without replacement from a larger set are
-negatively associated, so K has mean at most 1 for them too.
+has mean at most 1, so that it reaches 1/a with probability at most a. K falls as m rises, so with probability at least
+1 - a the mean is no less than the largest m with K(m) >= 1/a. The stakes theta are fixed by n alone, and K does not
+depend on the order of the images. `docs/calibration.md` has the proofs.
 
 A difference of two scores of one image lies in [-1, 1]; (difference + 1) / 2 is bounded in the same way. Images on
 which both agree keep their place in the product, so few discordant images give a narrow interval.
