@@ -6,7 +6,7 @@ import shutil
 import pytest
 from tests.pipeline.tiny_run import command
 
-from multiguard.evaluate import CalibrateConfig, Calibration
+from multiguard.evaluate import CalibrateConfig, Calibration, calibration
 from multiguard.io.config import to_tree
 from multiguard.io.records import encode_checked
 from multiguard.models import load, spec
@@ -36,7 +36,7 @@ def write_calibration(file, recall=0.8, radius=0.5, **changes):
         used=("i",),
     )
     file.parent.mkdir(exist_ok=True)
-    file.write_bytes(encode_checked(to_tree(made), format="multiguard-calibration", version=2))
+    file.write_bytes(encode_checked(to_tree(made), **calibration._FORMAT))
 
 
 @pytest.fixture(scope="module")
