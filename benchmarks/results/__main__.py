@@ -1,4 +1,4 @@
-"""Fills the generated parts of docs/results.md, deployment.md, theory.md and README.md, and draws their figures.
+"""Fills the generated parts of docs/results.md, reproduction.md, measurements.md and README.md, with figures and files.
 
 python -m benchmarks.results EVIDENCE --comparison EVIDENCE --small-cases --digits runs/digits-figures
 
@@ -12,7 +12,6 @@ EVIDENCE is a folder of votes folders; `python -m benchmarks.evidence` draws all
   smaller-0.5/votes                               the network of coco-1 without its pooling, on images of 224 pixels
   clean/votes                                     a network that was trained without noise, under noise 0.5
   sampler.txt                                     what `python -m benchmarks.sampler_gpu` printed
-  seconds.csv                                     what each `multiguard vote` took, with the device alone or shared
   full-data/votes                                 a network like older, from the full training set
   older/votes                                     a network from 3,000 images
 Each may also be an .npz file with the arrays `votes` and `labels` (sigma 0.5). A part whose votes are missing keeps its
@@ -45,17 +44,18 @@ from benchmarks.results.main_table import (
     threshold_block,
     tuned_block,
 )
-from benchmarks.results.markdown_tables import markdown, scores_table, table_rows
-from benchmarks.results.sources import MAIN, SPENT, Pair, Source, open_arrays, open_votes
+from benchmarks.results.markdown_tables import markdown, scores_table
+from benchmarks.results.sources import MAIN, Pair, Source, open_arrays, open_votes
 from benchmarks.results.statistics import statistics_block, wrong_claims_block
 from benchmarks.results.tradeoff import draws_block, tradeoff_block
-from benchmarks.results.votes_facts import certify_cost_block, speed_block, vote_cost_block, votes_block
+from benchmarks.results.votes_facts import certify_cost_block, speed_block, votes_block
 from benchmarks.results.waterfall import Networks, waterfall_block
 
 _MAIN = "coco-0.5/votes"
 _NOISES = ("coco-0.25/votes", _MAIN, "coco-1/votes")
 _OTHERS = ("older/votes", "full-data/votes", "smaller-0.5/votes")
 _ARRAYS_SIGMA, _DRAWS, _RESAMPLED = 0.5, 1000, 20_000
+_FEW = "from 3,000 images"  # the network of older/votes in the comparison
 _ORIGIN = ("made", "votes")  # blocks that say where the others come from
 Make = Callable[[], dict[str, str]]
 
@@ -69,18 +69,18 @@ def main() -> None:
             Process(target=_from_the_end, args=(options.evidence,), daemon=True).start()
         made |= coco_blocks(evidence, options.out)
     if options.comparison is not None:
-        made |= _timed("comparison", lambda: comparison_block(Evidence(options.comparison).compared()))
+        made |= _timed("comparison", lambda: comparison_block(Evidence(options.comparison).compared(), options.out))
     if options.digits is not None:
         made |= digits_blocks(options.digits, options.out, options.digits_commit)
     if options.small_cases:
-        made |= wrong_claims_block() | limit_block(options.cases)
-    for page in (*(options.out / name for name in ("results.md", "deployment.md", "theory.md")), options.readme):
+        made |= wrong_claims_block(options.out) | limit_block(options.cases, options.out)
+    pages = [options.out / name for name in ("results.md", "reproduction.md", "measurements.md")]
+    for page in (*pages, options.readme):
         write(page, made, commit)
     if evidence is not None:
-        page = options.out / "results.md"
-        text = page.read_text(encoding="utf-8")
-        own = origin_blocks(text, list(evidence.found.values()), commit)
-        page.write_text(blocks.filled(text, own), encoding="utf-8")
+        every = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+        own = origin_blocks(every, list(evidence.found.values()), commit, options.out)
+        pages[0].write_text(blocks.filled(pages[0].read_text(encoding="utf-8"), own), encoding="utf-8")
 
 
 class Evidence:
@@ -130,15 +130,15 @@ class Evidence:
     def compared(self) -> dict[str, Source]:
         """The votes of the comparison that decides on the default method.
 
-        A is the half of the images of the older network on which no bet was chosen, as voted on and with more
-        draws, resampled from these votes. C has the draws that show paper with twice the draws of the page.
+        Of the network from 3,000 images the half of the images on which no bet was chosen, as voted on and with more
+        draws, resampled from these votes; of coco-0.5 twice the draws of the page.
         """
         found: dict[str, Source] = {}
         if (older := self.get("older/votes")) is not None:
-            found["A"] = older.subset(range(1, len(older), 2))
-            found["A resampled"] = found["A"].resampled(_RESAMPLED)
+            found[_FEW] = older.subset(range(1, len(older), 2))
+            found[f"{_FEW}, resampled"] = found[_FEW].resampled(_RESAMPLED)
         if (newest := self.get(_MAIN)) is not None:
-            found["C"] = _shortened(newest, 2 * _DRAWS)
+            found["coco-0.5"] = _shortened(newest, 2 * _DRAWS)
         return found
 
 
@@ -153,8 +153,6 @@ def coco_blocks(evidence: Evidence, docs: Path) -> dict[str, str]:
         made |= _timed(name, make)
     if (evidence.folder / "sampler.txt").is_file():
         made |= speed_block(evidence.folder / "sampler.txt")
-    if (evidence.folder / "seconds.csv").is_file():
-        made |= vote_cost_block(evidence.folder / "seconds.csv", list(evidence.found.values()))
     if not made:
         raise SystemExit(f"{evidence.folder} has no votes that a part is made of; copy them from where they were drawn")
     return made
@@ -165,7 +163,7 @@ def _parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Make]]:
     if evidence.noises:
         yield from _main_parts(evidence, docs)
     if thresholds := evidence.thresholds():
-        yield "threshold", lambda: threshold_block(thresholds)
+        yield "threshold", lambda: threshold_block(thresholds, docs)
     if evidence.has(_MAIN):
         yield from _draws_parts(evidence, docs)
 
@@ -176,15 +174,14 @@ def _main_parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Make]]:
     sources = [one for one, _ in pairs]
     now = pairs[_NOISES.index(_MAIN)]
     source, _ = now
-    for rule in (MAIN, SMALL, STRICT):
-        yield "methods", lambda rule=rule: methods_block(sources, rule, docs)
+    yield "methods", lambda: methods_block(sources, (MAIN, SMALL, STRICT), docs)
     yield "headline", lambda: {"headline": _headline(source)}
-    yield "tuned", lambda: tuned_block(pairs)
+    yield "tuned", lambda: tuned_block(pairs, docs)
     for row in (figure_rows.k_prime_row, figure_rows.k_row, figure_rows.alpha_row):
         yield row.__name__, lambda row=row: row(source, docs)
     yield "sigma", lambda: figure_rows.sigma_row(sources, docs)
-    yield "terms", lambda: figure_rows.second_terms_row(source)
-    yield "jia", lambda: figure_rows.jia_row(source, (MAIN, SMALL), ("paper", "joint", METHODS[0]))
+    yield "terms", lambda: figure_rows.second_terms_row(source, docs)
+    yield "jia", lambda: figure_rows.jia_row(source, (MAIN, SMALL), ("paper", "joint", METHODS[0]), docs)
     if (clean := evidence.get("clean/votes")) is not None and clean.draws == source.draws:
         yield "training", lambda: figure_rows.training_row(source, clean, docs)
     yield "statistics", lambda: statistics_block(source, (MAIN, SMALL), docs)
@@ -202,7 +199,7 @@ def _draws_parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Make]]:
     attacks = sorted(evidence.folder.glob("coco-0.5/attack*"))
     yield "draws", lambda: draws_block(source, more, get("coco-0.5/votes-adaptive"))
     if more.draws > source.draws:
-        yield "many-draws", lambda: many_draws_block(more, (MAIN, SMALL, STRICT))
+        yield "many-draws", lambda: many_draws_block(more, (MAIN, SMALL, STRICT), docs)
     yield "tradeoff", lambda: tradeoff_block(more, docs)
     yield "n", lambda: figure_rows.n_row(more, docs)
     yield "distance", lambda: distance_block(source, more, get("clean/votes"), attacks, (MAIN, STRICT))
@@ -223,31 +220,28 @@ def _timed(name: str, make: Make) -> dict[str, str]:
 
 
 def _headline(source: Source) -> str:
-    """The table of README: certified recall of every method on the same votes."""
+    """The table of README: certified recall of the methods on the same votes."""
     names = {
         "coupled": "**coupled** (ours, the default)",
         "joint": "joint (ours, in closed form)",
         "paper": "paper (MultiGuard's Theorem 1, corrected)",
-        "independent": "independent (without its joint terms)",
         "jia": "jia (each label on its own)",
     }
     return scores_table("method", [(words, source.scores(MAIN, method)) for method, words in names.items()])
 
 
-def origin_blocks(page: str, sources: Sequence[Source], commit: str) -> dict[str, str]:
+def origin_blocks(page: str, sources: Sequence[Source], commit: str, docs: Path) -> dict[str, str]:
     """The commits of all parts of the page, and the votes that they were made of.
 
     Args:
-        page: The page with all other blocks.
+        page: The pages with all other blocks.
         sources: The votes of the parts that were made now.
         commit: Their commit.
+        docs: The folder of the page.
     """
-    took = f"the parts of {commit} took {sum(SPENT.values()):,.0f} s of processor time on one core of a CPU"
     parts = blocks.commits(page)
     table = markdown(["commit", "parts"], [[one, "; ".join(own)] for one, own in parts.items()], words=2)
-    made = f"Made by `python -m benchmarks.results evidence`; {took}.\n\n{table}"
-    old = [row for row in table_rows(blocks.texts(page)["votes"])[1:] if row[-1] in parts]
-    return {"made": made} | votes_block(sources, commit, old)
+    return {"made": table} | votes_block(sources, commit, parts, docs)
 
 
 def _commit() -> str:

@@ -4,8 +4,10 @@ The first marker names the block, and the commit of the code that made it where 
 """
 
 import re
+import textwrap
 from collections.abc import Mapping
 
+_WIDTH = 180
 _BLOCK = "<!-- results: {name}{at} -->\n{text}\n<!-- end: {name} -->"
 _HEADING = re.compile(r"#+ +(.*)")
 _START = re.compile(r"<!-- results: (\S+)(?: at (\w+))? -->")
@@ -54,6 +56,17 @@ def filled(page: str, blocks: Mapping[str, str], commit: str | None = None) -> s
     def block(found: re.Match[str]) -> str:
         name = found[1]
         at = "" if commit is None else f" at {commit}"
-        return _BLOCK.format(name=name, at=at, text=blocks[name].strip()) if name in blocks else found[0]
+        return _BLOCK.format(name=name, at=at, text=_wrapped(blocks[name].strip())) if name in blocks else found[0]
 
     return _ANY.sub(block, page)
+
+
+def _wrapped(text: str) -> str:
+    """Prose in lines of a page's width; tables and images as they are."""
+    plain = [
+        line
+        if line.startswith(("|", "!"))
+        else textwrap.fill(line, _WIDTH, break_long_words=False, break_on_hyphens=False)
+        for line in text.splitlines()
+    ]
+    return "\n".join(plain)

@@ -11,7 +11,7 @@ from tests.certify.cases import random_distribution
 from tests.certify.limit import least_gap, limit_radius
 
 from benchmarks.exact_law import law_radii
-from benchmarks.results.markdown_tables import markdown
+from benchmarks.results.markdown_tables import csv_link, markdown
 from benchmarks.results.sources import Source, hits_of, kept_rows
 from multiguard.certify import Gaussian, Method, TopK, certified_size, exact_radii
 from multiguard.certify.arguments import Floats
@@ -28,7 +28,7 @@ _SMALL_METHODS: tuple[Method, ...] = ("coupled", "joint", "paper", "independent"
 def distance_block(
     source: Source, more: Source, clean: Source | None, attacks: Sequence[Path], rules: Sequence[TopK]
 ) -> dict[str, str]:
-    """Bounds of the recall that no attack can take, each beside what is certified of the same images.
+    """Bounds of the recall that no attack can take, next to what is certified.
 
     Args:
         source: The first draws of each image.
@@ -49,26 +49,25 @@ def _distance(source: Source, more: Source, clean: Source | None, attacks: Seque
     certified = _certified(source, rule)
     rows = []
     if clean is not None and clean.run is not None and (found := _bare_recall(clean, rule)) is not None:
-        own = certified[:, source.positions(clean.run.ids)]
-        rows.append(_row("undefended network, no perturbation", "observed", [found] * 2, own))
+        rows.append(_row("undefended network, no perturbation", "observed", [found] * 2, len(clean)))
     if (found := _bare_recall(source, rule)) is not None:
-        rows.append(_row("our network without noise, no perturbation", "observed", [found] * 2, certified))
+        rows.append(_row("our network without noise, no perturbation", "observed", [found] * 2, len(source)))
     bare = _smoothed_recall(more, rule)
-    rows.append(_row("smoothed classifier, no perturbation", "observed", [bare] * 2, certified))
+    rows.append(_row("smoothed classifier, no perturbation", "observed", [bare] * 2, len(source)))
     if attacks:
         rows += _attacked_rows(attacks, source, certified)
     upper, lower = _limits(more, rule).mean(axis=2)
-    rows.append(_row("no method can prove more from the distribution of the votes", "upper bound", upper, certified))
-    rows.append(_row("proved from the distribution of the votes, if it were exact", "lower bound", lower, certified))
+    rows.append(_row("no method can prove more from the distribution of the votes", "upper bound", upper, len(source)))
+    rows.append(_row("proved from the distribution of the votes, if it were exact", "lower bound", lower, len(source)))
     proved = {one.draws: _certified(one, rule).mean(axis=1) for one in (more, source)}
     for draws, values in proved.items():
-        rows.append(_row(f"certified from {draws:,} draws", "proved", values, certified))
-    heads = ["", "kind", "images", "R = 0.5", "R = 1", "certified of these at 0.5", "at 1"]
+        rows.append(_row(f"certified from {draws:,} draws", "proved", values, len(source)))
+    heads = ["", "kind", "images", "R = 0.5", "R = 1"]
     prices = [f"{draws:,} draws cost {_points(lower - values)}" for draws, values in proved.items()]
     words = (
-        f"If these frequencies were exact, a better theorem could gain at most {_points(upper - lower, at_most=True)}. "
-        f"Of what could then be proved, {'; '.join(prices)}. The rest of the way to the recall without a perturbation, "
-        f"{_points(bare - upper)}, no method could prove: an attack takes it from some classifier with them."
+        f"Were these frequencies exact, a better theorem about exact laws could gain at most "
+        f"{_points(upper - lower, at_most=True)}. Of what could then be proved, {'; '.join(prices)}. The rest of the "
+        f"way to the recall without a perturbation, {_points(bare - upper)}, no method could prove from them."
     )
     return f"{markdown(heads, rows, words=2)}\n\n{words}"
 
@@ -78,11 +77,9 @@ def _points(gaps: Floats, *, at_most: bool = False) -> str:
     return f"{near:.1f} points at R = 0.5 and {far:.1f} at R = 1"
 
 
-def _row(words: str, kind: str, values: Sequence[float] | Floats, certified: Floats) -> list[str]:
+def _row(words: str, kind: str, values: Sequence[float] | Floats, images: int) -> list[str]:
     rounding = ROUND_CEILING if kind in ("upper bound", "estimate") else ROUND_FLOOR
-    numbers = [percent_value(float(value), rounding) for value in values]
-    own = [percent_value(float(value)) for value in certified.mean(axis=1)]
-    return [words, kind, str(certified.shape[1]), *numbers, *own]
+    return [words, kind, str(images), *(percent_value(float(value), rounding) for value in values)]
 
 
 def _certified(source: Source, rule: TopK) -> Floats:
@@ -122,9 +119,10 @@ def _attacked_rows(attacks: Sequence[Attacks], source: Source, certified: Floats
     most = np.mean([_at_most(image) / len(image.labels) for image in images.values()], axis=0)
     words = f"attacked by {' and '.join(attacks[0].names)}, {attacks[0].draws:,} fresh draws"
     return [
-        _row("no perturbation, evaluated like the attack", "estimate", [bare] * 2, own),
-        _row(words, "estimate", about, own),
-        _row(words, "upper bound", most, own),
+        _row("no perturbation, evaluated like the attack", "estimate", [bare] * 2, len(left)),
+        _row(words, "estimate", about, len(left)),
+        _row(words, "upper bound", most, len(left)),
+        _row(f"certified of these from {source.draws:,} draws", "proved", own.mean(axis=1), len(left)),
     ]
 
 
@@ -164,16 +162,21 @@ def _unbroken(hits: NDArray[np.bool_], labels: list[int], k: int, proved: int, r
     return min(d, k)
 
 
-def limit_block(cases: int) -> dict[str, str]:
+def limit_block(cases: int, docs: Path) -> dict[str, str]:
     """The mean fraction of the limit that each method reaches with exact probabilities, by k' and k."""
-    rows = []
+    rows, every = [], []
     for labels, k_prime, k, true in ((6, 1, 2, 2), (6, 2, 2, 3), (8, 2, 3, 3), (6, 3, 3, 3)):
         reached = limit_fractions(cases, labels, k_prime, k, true)
-        means = [
-            percent_value(float(np.mean([fractions[method] for fractions in reached]))) for method in _SMALL_METHODS
-        ]
-        rows.append([f"c = {labels}, k' = {k_prime}, k = {k}, d = {true}", str(len(reached)), *means])
-    return {"limit": markdown(["case", "radii", *_SMALL_METHODS], rows)}
+        every.append([float(np.mean([fractions[method] for fractions in reached])) for method in _SMALL_METHODS])
+        case = f"c = {labels}, k' = {k_prime}, k = {k}, d = {true}"
+        rows.append([case, str(len(reached)), *map(percent_value, every[-1])])
+    ends = [f"`{m}` {percent_value(min(each))} to {percent_value(max(each))}" for m, each in _columns(every)]
+    link = csv_link(docs, "limit", ["case", "radii", *_SMALL_METHODS], rows)
+    return {"limit": f"Means of {len(rows)} kinds of cases, in percent: {', '.join(ends)} ({link})."}
+
+
+def _columns(means: list[list[float]]) -> list[tuple[Method, tuple[float, ...]]]:
+    return list(zip(_SMALL_METHODS, zip(*means, strict=True), strict=True))
 
 
 def limit_fractions(cases: int, labels: int, k_prime: int, k: int, true: int) -> list[dict[Method, float]]:

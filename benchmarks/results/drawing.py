@@ -1,15 +1,14 @@
-"""Figures of the results page as small SVG files: those of a report, and curves that the report has no figure for."""
+"""Figures of the results page as small SVG files."""
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from multiguard.certify.arguments import Floats
 from multiguard.io.files import require_folder
-from multiguard.report import Study, canvas, draw_figures
+from multiguard.report import canvas
 from multiguard.report.canvas import distinct_strokes
 
 if TYPE_CHECKING:
@@ -39,14 +38,6 @@ class Panel:
     lines: Sequence[tuple[str, Floats]]
 
 
-def study_figures(study: Study, folder: Path, prefix: str, keys: Sequence[str]) -> dict[str, Path]:
-    """These figures of a report as `prefix-key.svg`; those without data are left out."""
-    require_folder(folder)
-    with TemporaryDirectory() as scratch:
-        drawn = {path.stem: path for path in draw_figures(study, Path(scratch), formats=["svg"])}
-        return {key: _copy_smaller(drawn[key], folder / f"{prefix}-{key}.svg") for key in keys if key in drawn}
-
-
 def curves_figure(folder: Path, name: str, title: str, subtitle: str, panels: Sequence[Panel]) -> Path:
     """The panels side by side under one heading and one legend, as `name.svg`."""
     return svg_figure(lambda: _figure(title, subtitle, panels), folder, name)
@@ -57,12 +48,7 @@ def svg_figure(draw: "Callable[[], Figure]", folder: Path, name: str) -> Path:
     require_folder(folder)
     with canvas.fixed_style():
         (path,) = canvas.save(draw(), folder, name, ["svg"])
-    return _copy_smaller(path, path)
-
-
-def _copy_smaller(drawn: Path, path: Path) -> Path:
-    """Copy an SVG with the points of its paths to two decimals: smaller, and nobody can tell."""
-    text = _PATH.sub(lambda match: _DIGITS.sub(r"\1", match[0]), drawn.read_text(encoding="utf-8"))
+    text = _PATH.sub(lambda match: _DIGITS.sub(r"\1", match[0]), path.read_text(encoding="utf-8"))  # two decimals do
     path.write_text(text, encoding="utf-8")
     return path
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.results.choice import Candidate, Choice, k_primes
 from benchmarks.results.drawing import IMAGES, Panel, curves_figure
-from benchmarks.results.markdown_tables import RADII, RADIUS_HEADS, WORDS, cells, markdown
+from benchmarks.results.markdown_tables import RADII, RADIUS_HEADS, WORDS, cells, csv_link, markdown
 from benchmarks.results.sources import GRID, MAIN, Pair, Source
 from multiguard.certify import Method, Threshold, TopK
 from multiguard.io.rounding import percent_value, plain
@@ -15,54 +15,59 @@ from multiguard.io.rounding import percent_value, plain
 METHODS: tuple[Method, ...] = ("coupled", "betting", "joint", "paper", "independent", "jia")
 SMALL, STRICT = TopK(k=3, k_prime=1), TopK(k=3, k_prime=3)
 _TUNED_FOR = (0.5, 1.0)
-_FEW = 50  # images
+_SHOWN: tuple[Method, ...] = ("coupled", "joint", "paper", "jia")
+_SIGMA, _SHOWN_AT = 0.5, (0.0, 0.5, 1.0)  # what the page shows of all methods
 _SMALLER = 224  # pixels; the other networks have twice as many
 
 
-def methods_block(sources: Sequence[Source], rule: TopK, docs: Path) -> dict[str, str]:
-    """Certified precision, recall and F1 of each noise and method at one config, and the recall as a figure."""
-    found = {(one.sigma, method): one.scores(rule, method) for one in sources for method in METHODS}
+def methods_block(sources: Sequence[Source], rules: Sequence[TopK], docs: Path) -> dict[str, str]:
+    """Certified recall of each method at each config under one noise, the curves of the first, and a file of all."""
+    main = next(one for one in sources if one.sigma == _SIGMA)
     panels = [
         Panel(
             f"σ = {plain(one.sigma)}",
             "certified recall, %",
             GRID,
-            [(m, 100 * found[one.sigma, m].recall) for m in METHODS],
+            [(m, 100 * one.scores(rules[0], m).recall) for m in METHODS],
         )
         for one in sources
     ]
-    words = f"k′ = {rule.k_prime}, k = {rule.k}; {len(sources[0])} images, n = {sources[0].draws:,}, α = 0.001."
-    name = f"methods-{rule.k_prime}-{rule.k}"
-    path = curves_figure(docs / IMAGES, name, "Certified recall of each method", words, panels)
-    rows = [
-        [plain(sigma), method, WORDS[measure], *cells(scores, measure)]
-        for (sigma, method), scores in found.items()
-        for measure in WORDS
-    ]
+    words = f"k′ = {rules[0].k_prime}, k = {rules[0].k}; {len(main)} images, n = {main.draws:,}, α = 0.001."
+    path = curves_figure(docs / IMAGES, "methods", "Certified recall of each method", words, panels)
     image = f"![Certified recall of each method against the radius, one panel for each noise]({IMAGES}/{path.name})"
-    return {name: f"{image}\n\n{markdown(['sigma', 'method', 'score', *RADIUS_HEADS], rows, words=3)}"}
+    places = [RADII.index(radius) for radius in _SHOWN_AT]
+    rows = []
+    for rule in rules:
+        for method in _SHOWN:
+            recall = cells(main.scores(rule, method), "recall")
+            rows.append([f"{rule.k_prime}, {rule.k}", method, *(recall[place] for place in places)])
+    table = markdown(["k', k", "method", *(f"R = {plain(radius)}" for radius in _SHOWN_AT)], rows, words=2)
+    link = csv_link(docs, "methods", _HEADS, [row for one in sources for row in _every_score(one, rules)])
+    return {"methods": f"{image}\n\n{table}\n\nEvery noise, score and radius: {link}."}
 
 
-def many_draws_block(source: Source, rules: Sequence[TopK]) -> dict[str, str]:
-    """Certified precision, recall and F1 of each method from all draws of one network."""
-    rows = [
-        [f"{rule.k_prime}, {rule.k}", method, WORDS[measure], *cells(source.scores(rule, method), measure)]
+_HEADS = ("sigma", "n", "k'", "k", "method", "score", *RADIUS_HEADS)
+
+
+def _every_score(source: Source, rules: Sequence[TopK]) -> list[list[str]]:
+    return [
+        [plain(source.sigma), str(source.draws), str(rule.k_prime), str(rule.k), method, WORDS[measure], *scores]
         for rule in rules
         for method in METHODS
         for measure in WORDS
+        for scores in [cells(source.scores(rule, method), measure)]
     ]
-    table = markdown(["k', k", "method", "score", *RADIUS_HEADS], rows, words=3)
-    return {"many-draws": f"n = {source.draws:,}, sigma = {plain(source.sigma)}, {len(source)} images:\n\n{table}"}
+
+
+def many_draws_block(source: Source, rules: Sequence[TopK], docs: Path) -> dict[str, str]:
+    """Certified precision, recall and F1 of each method from all draws of one network, as a file."""
+    link = csv_link(docs, "many-draws", _HEADS, _every_score(source, rules))
+    return {"many-draws": f"Every method from all {source.draws:,} draws: {link}."}
 
 
 def sizes_block(smaller: Source, sources: Sequence[Source]) -> dict[str, str]:
-    """Certified recall of networks of two input sizes, and at the same perturbation of the photo."""
-    heads, rows = ["pixels", "votes", "sigma", *RADIUS_HEADS], []
-    for pixels, one in ((_SMALLER, smaller), *((2 * _SMALLER, one) for one in sources)):
-        recall = cells(one.scores(MAIN, "joint"), "recall")
-        rows.append([f"{pixels} x {pixels}", f"`{one.name}`", plain(one.sigma), *recall])
-    said = [_same_photo(smaller, one) for one in sources if one.sigma == 2 * smaller.sigma]
-    return {"sizes": "\n\n".join([markdown(heads, rows, words=2), *said])}
+    """What networks of two input sizes certify against the same perturbation of the photo."""
+    return {"sizes": "\n\n".join(_same_photo(smaller, one) for one in sources if one.sigma == 2 * smaller.sigma)}
 
 
 def _same_photo(smaller: Source, larger: Source) -> str:
@@ -74,24 +79,24 @@ def _same_photo(smaller: Source, larger: Source) -> str:
         [", ".join(recall[side][pair[side]] for pair in pairs) for side in (0, 1)],
     )
     return (
-        f"At R = {there} `{larger.name}` certifies {values[1]} %. At half of that, R = {here}, which is the same "
-        f"perturbation of the photo, `{smaller.name}` certifies {values[0]} %."
+        f"At R = {there} and {2 * _SMALLER} pixels, sigma = {plain(larger.sigma)} certifies {values[1]} % (`joint`). "
+        f"At half of that, R = {here}, the same weights certify {values[0]} % at {_SMALLER} pixels and half the sigma."
     )
 
 
-def tuned_block(pairs: Sequence[Pair]) -> dict[str, str]:
+def tuned_block(pairs: Sequence[Pair], docs: Path) -> dict[str, str]:
     """Certified scores at k = 10 with the k', and the sigma, that other images choose for one radius."""
     choices = [Choice(k_primes(*pair), "recall", _TUNED_FOR) for pair in pairs]
     every = Choice([one for choice in choices for one in choice.candidates], "recall", _TUNED_FOR)
     heads = ["sigma", "tuned for", "k'", "method"]
     heads += [f"{word} at R = {plain(radius)}" for radius in _TUNED_FOR for word in WORDS.values()]
-    table = markdown(heads, [row for choice in choices for row in _tuned_rows(choice)], words=4)
+    link = csv_link(docs, "tuned", heads, [row for choice in choices for row in _tuned_rows(choice)])
     who = " or ".join(dict.fromkeys(choice.words() for choice in choices))
     recall = map(percent_value, every.scores(METHODS[0], "recall").tolist())
     best = zip(_TUNED_FOR, every.values("sigma"), every.values("k_prime"), recall, strict=True)
     both = [f"sigma = {sigma}, k' = {k_prime} for R = {plain(r)} ({share} %)" for r, sigma, k_prime, share in best]
-    also = f"With sigma tuned as well: {', '.join(both)}; in brackets the recall that `{METHODS[0]}` certifies."
-    return {"tuned": f"Chosen on {who}:\n\n{table}\n\n{also}"}
+    words = f"Chosen on {who}: {', '.join(both)}; in brackets the recall that `{METHODS[0]}` certifies."
+    return {"tuned": f"{words} Every noise and method: {link}."}
 
 
 def _tuned_rows(choice: Choice) -> list[list[str]]:
@@ -107,19 +112,17 @@ def _tuned_rows(choice: Choice) -> list[list[str]]:
     return rows
 
 
-def threshold_block(pairs: Sequence[Pair]) -> dict[str, str]:
-    """The threshold rule at the t, and the score threshold, of the largest certified F1 at each radius elsewhere.
-
-    The method betting takes a second for each image here, so it has a table of fewer images and radii.
-    """
+def threshold_block(pairs: Sequence[Pair], docs: Path) -> dict[str, str]:
+    """The threshold rule at the t, and the score threshold, of the largest certified F1 at each radius elsewhere."""
     choice = Choice(_thresholds(pairs), "f1")
     rows = [["t", "", *choice.values("t")], ["score threshold", "", *choice.values("score threshold")]]
-    table = markdown(["method", "score", *RADIUS_HEADS], rows + _method_rows(choice, ("joint", "independent")), words=2)
-    few = [(source.subset(range(min(_FEW, len(source)))), other) for source, other in pairs]
-    rows = _method_rows(Choice(_thresholds(few), "f1", _TUNED_FOR), ("betting", "joint", "independent"))
-    less = markdown(["method", "score", *(f"R = {plain(radius)}" for radius in _TUNED_FOR)], rows, words=2)
-    words = f"The first {len(few[0][0])} of these images, by `betting` as well"
-    return {"threshold": f"Chosen on {choice.words()}:\n\n{table}\n\n{words}:\n\n{less}"}
+    rows += _method_rows(choice, ("joint", "independent"))
+    link = csv_link(docs, "threshold", ["method", "score", *RADIUS_HEADS], rows)
+    best = " and ".join(
+        f"{percent_value(float(choice.scores('joint', 'f1')[RADII.index(radius)]))} % at R = {plain(radius)}"
+        for radius in _TUNED_FOR
+    )
+    return {"threshold": f"t was chosen on {choice.words()}; `joint` certifies F1 of {best}. All radii: {link}."}
 
 
 def _thresholds(pairs: Sequence[Pair]) -> list[Candidate]:

@@ -1,17 +1,18 @@
-"""Small Markdown tables of curves at round radii; certified scores are rounded down."""
+"""Small Markdown tables of curves at round radii, and long ones as CSV files; certified scores are rounded down."""
 
+import csv
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from multiguard.certify.arguments import Floats
 from multiguard.evaluate import Scores
 from multiguard.io.rounding import percent_value, plain
-from multiguard.report.study import Family
 
 RADII = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 RADIUS_HEADS = [f"R = {plain(RADII[0])}", *map(plain, RADII[1:])]
-_MOST_LINES = 5
+TABLES = "results"  # in the folder of the page
 WORDS = {"precision": "precision", "recall": "recall", "f1": "F1"}
 
 
@@ -21,10 +22,22 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]], *, words: int 
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def table_rows(text: str) -> list[list[str]]:
-    """The heads and the rows of the table in a text, as `markdown` took them; none without a table."""
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    return [line.removeprefix("| ").removesuffix(" |").split(" | ") for line in lines[:1] + lines[2:]]
+def csv_link(docs: Path, name: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a long table as `name.csv` beside the page; the link to it."""
+    path = docs / TABLES / f"{name}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([heads, *rows])
+    return f"[{name}.csv]({TABLES}/{path.name})"
+
+
+def csv_rows(docs: Path, name: str) -> list[list[str]]:
+    """The rows of such a table without its heads; none if there is no such file."""
+    path = docs / TABLES / f"{name}.csv"
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))[1:]
 
 
 def scores_table(what: str, lines: Sequence[tuple[str, Scores]], measures: Sequence[str] = ("recall",)) -> str:
@@ -50,14 +63,6 @@ def cells(scores: Scores, measure: str) -> list[str]:
     within = [radius for radius in RADII if radius <= scores.radius[-1] + 1e-9]
     values = [percent_value(float(getattr(scores, measure)[radius_index(scores.radius, one)])) for one in within]
     return [*values, *[""] * (len(RADII) - len(within))]
-
-
-def family_table(family: Family, measures: Sequence[str] = ("recall",)) -> str:
-    """The lines of a family, as means over images; of many lines in several scores five, evenly spread."""
-    lines = [(line.value, line.curves["mean"].scores) for line in family.lines]
-    if len(measures) > 1 and len(lines) > _MOST_LINES:
-        lines = [lines[i] for i in np.linspace(0, len(lines) - 1, _MOST_LINES).round().astype(int)]
-    return scores_table(family.symbol, lines, measures)
 
 
 def radius_index(grid: Floats, radius: float) -> int:

@@ -23,7 +23,6 @@ from multiguard.votes import Votes, read_votes
 ALPHA = 0.001
 MAIN = TopK(k=10, k_prime=3)  # the paper's config for MS-COCO
 GRID: Floats = np.arange(61) / 40
-SPENT: dict[Path, float] = {}  # the processor time of all that this run needed, now or when it was first computed
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,5 +203,4 @@ def kept_rows(path: Path, solve: Callable[[], Sequence[Floats]]) -> tuple[list[F
         np.savez(scratch, values=np.concatenate(rows), lengths=[len(row) for row in rows], seconds=seconds)
         scratch.replace(path)
     with np.load(path) as stored:
-        SPENT[path] = float(stored["seconds"])
-        return np.split(stored["values"], np.cumsum(stored["lengths"])[:-1]), SPENT[path]
+        return np.split(stored["values"], np.cumsum(stored["lengths"])[:-1]), float(stored["seconds"])

@@ -1,4 +1,4 @@
-"""Other statistics on the same votes: those of the public code, Theorem 1 without its cap, Eq. 5 as printed.
+"""Other statistics on the same votes: those of the public code, Theorem 1 without its cap, Eq. 10 as printed.
 
 How much they lose, and how often the unsound ones are wrong. None of them is part of the product: those of the public
 code are sound but loose, the printed bound is not sound.
@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from scipy.stats import binom
 
 from benchmarks.results.drawing import IMAGES, Panel, curves_figure
-from benchmarks.results.markdown_tables import RADIUS_HEADS, cells, markdown
+from benchmarks.results.markdown_tables import RADIUS_HEADS, cells, csv_link, markdown
 from benchmarks.results.sources import ALPHA, GRID, Source
 from multiguard.certify import Radii
 from multiguard.certify.arguments import Floats
@@ -28,6 +28,7 @@ from multiguard.io.rounding import plain, up_to_digits
 
 Solver = Callable[[Group, TopK, float], Floats]
 PAPER, PUBLIC = "paper: n trials, with the cap", "public code: n k' trials, without the cap"
+_BEYOND = "labels beyond `paper` at 0.5"
 _RIVALS = np.geomspace(1e-5, 0.49, 4000)
 
 
@@ -48,7 +49,7 @@ class ManyTrials:
 
 @dataclass(frozen=True)
 class Printed(ClopperPearson):
-    """Eq. 5 as printed: the upper bound is Beta(1 - level; n_j, n - n_j + 1), that of one hit less than were seen.
+    """Eq. 10 as printed: the upper bound is Beta(1 - level; n_j, n - n_j + 1), that of one hit less than were seen.
 
     Attributes:
         literally: Whether a label that was never hit has the upper bound 0, as Beta(.; 0, n + 1) would have it; if not,
@@ -98,8 +99,8 @@ def statistics(k_prime: int) -> dict[str, Solver]:
         PAPER: lambda group, rule, alpha: paper_radii(group, rule, alpha, exact),
         "n trials, without the cap": lambda group, rule, alpha: uncapped_radii(group, rule, alpha, exact),
         PUBLIC: lambda group, rule, alpha: uncapped_radii(group, rule, alpha, many),
-        "Eq. 5 as printed (not sound)": lambda group, rule, alpha: paper_radii(group, rule, alpha, literal),
-        "Eq. 5 as printed, read kindly (not sound)": lambda group, rule, alpha: paper_radii(group, rule, alpha, kind),
+        "Eq. 10 as printed (not sound)": lambda group, rule, alpha: paper_radii(group, rule, alpha, literal),
+        "Eq. 10 as printed, read kindly (not sound)": lambda group, rule, alpha: paper_radii(group, rule, alpha, kind),
     }
 
 
@@ -179,18 +180,22 @@ def statistics_block(source: Source, rules: Sequence[TopK], docs: Path) -> dict[
         losses.append(f"{loss[20]:.1f} points at R = 0.5 and {loss[40]:.1f} at R = 1 at k' = {rule.k_prime}")
     words = f"{len(source)} images, n = {source.draws:,}, α = {plain(ALPHA)}, σ = {plain(source.sigma)}."
     path = curves_figure(docs / IMAGES, "statistics", "The same votes with different statistics", words, panels)
-    heads = ["k', k", "statistics", *RADIUS_HEADS, "labels beyond `paper` at 0.5"]
+    link = csv_link(docs, "statistics", ["k', k", "statistics", *RADIUS_HEADS, _BEYOND], rows)
+    heads = ["k', k", "statistics", "R = 0.5", "R = 1", _BEYOND]
+    shown = [[*row[:2], row[4], row[6], row[-1]] for row in rows]
     image = f"![Certified recall with different statistics]({IMAGES}/{path.name})"
     lost = f"On these votes the public code's statistics lose {', '.join(losses)}."
-    return {"statistics": f"{image}\n\n{markdown(heads, rows, words=2)}\n\n{lost}"}
+    return {"statistics": f"{image}\n\n{markdown(heads, shown, words=2)}\n\n{lost} All radii: {link}."}
 
 
-def wrong_claims_block(draws: int = 1000, alphas: tuple[float, ...] = (0.001, 0.05)) -> dict[str, str]:
+def wrong_claims_block(docs: Path, draws: int = 1000, alphas: tuple[float, ...] = (0.001, 0.05)) -> dict[str, str]:
     """The largest exact probability of a wrong certificate, over 4,000 half-spaces, with each statistic."""
-    rows = []
+    rows, said = [], []
     for name, solver in statistics(1).items():
         chances = [false_claim_chances(solver, draws=draws, alpha=alpha, rival=_RIVALS) for alpha in alphas]
         rows.append(
             [name, *(f"{up_to_digits(float(each.max()), 3)} at p = {_RIVALS[each.argmax()]:.2g}" for each in chances)]
         )
-    return {"wrong-claims": markdown(["statistics", *(f"alpha = {plain(alpha)}" for alpha in alphas)], rows)}
+        said.append(f"{up_to_digits(float(chances[0].max()), 3)} ({name})")
+    link = csv_link(docs, "wrong-claims", ["statistics", *(f"alpha = {plain(alpha)}" for alpha in alphas)], rows)
+    return {"wrong-claims": f"At alpha = {plain(alphas[0])}: {'; '.join(said)}. At {plain(alphas[1])} as well: {link}."}

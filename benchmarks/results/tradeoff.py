@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.results.drawing import IMAGES, svg_figure
-from benchmarks.results.markdown_tables import RADIUS_HEADS, cells, markdown
+from benchmarks.results.markdown_tables import RADIUS_HEADS, cells, csv_link, markdown
 from benchmarks.results.sources import ALPHA, MAIN, Source, kept_rows
 from multiguard.certify import Gaussian, Method, TopK
 from multiguard.certify.stopping import outlooks
@@ -100,7 +100,7 @@ def tradeoff_block(source: Source, docs: Path) -> dict[str, str]:
     path = svg_figure(lambda: tradeoff_figure(points, subtitle), docs / IMAGES, "tradeoff")
     image = f"![Certified recall against the average number of draws, fixed and adaptive]({IMAGES}/{path.name})"
     rows = [[p.line, f"{p.most:,}", f"{p.mean:,.0f}", percent_value(p.recall)] for p in points]
-    table = markdown(["draws", "at most", "on average", "certified recall, %"], rows)
+    link = csv_link(docs, "tradeoff", ["draws", "at most", "on average", "certified recall, %"], rows)
     found = {(point.line, point.most): point for point in points}
     most, method = max(point.most for point in points if point.line == _ADAPTIVE), _METHODS[1]
     few, all_of_them = found[_ADAPTIVE, most], found[f"fixed, {method}", most]
@@ -108,7 +108,7 @@ def tradeoff_block(source: Source, docs: Path) -> dict[str, str]:
         f"{few.mean:,.0f} adaptive draws on average certify {percent_value(few.recall)} %, {most:,} fixed ones "
         f"{percent_value(all_of_them.recall)} % by `{method}`."
     )
-    return {"tradeoff": f"`{source.name}`, {len(source)} images:\n\n{image}\n\n{table}\n\n{words}"}
+    return {"tradeoff": f"{image}\n\n{words} All points: {link}."}
 
 
 def _recall(source: Source, method: Method, draws: int) -> float:

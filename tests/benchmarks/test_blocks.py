@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from benchmarks.results import blocks
 from benchmarks.results.__main__ import origin_blocks
+from benchmarks.results.markdown_tables import csv_rows
 from benchmarks.results.sources import open_arrays
 
 
@@ -46,16 +47,16 @@ def test_origin_blocks(page: str, tmp_path: Path):
     """The page lists its commits, and votes as long as a part is of their commit; a run replaces its own votes."""
     np.savez(tmp_path / "votes.npz", votes=np.zeros((6, 5, 1), dtype=np.uint8), labels=np.ones((6, 2), dtype=bool))
     source = open_arrays(tmp_path / "votes.npz", "one/votes", 0.5, tmp_path / "kept")
-    page = blocks.filled(page, origin_blocks(page, [source], "aaa"))
+    page = blocks.filled(page, origin_blocks(page, [source], "aaa", tmp_path))
     for made, commits in (
         (["z"], ["bbb", "aaa"]),
         (["z"], ["bbb", "aaa"]),
         (["draws", "cost", "speed"], ["ccc", "bbb"]),
     ):
         page = blocks.filled(page, dict.fromkeys(made, "new"), commits[0])
-        origin = origin_blocks(page, [source], commits[0])
+        origin = origin_blocks(page, [source], commits[0], tmp_path)
         page = blocks.filled(page, origin)
-        rows = [line.strip("| ").split(" | ") for line in origin["votes"].splitlines()[2:]]
-        assert [row[0] for row in rows] == ["`one/votes`"] * 2
+        rows = csv_rows(tmp_path, "votes")
+        assert [row[0] for row in rows] == ["one/votes"] * 2
         assert [row[-1] for row in rows] == commits
     assert origin["made"].splitlines()[-2:] == ["| bbb | Last |", "| ccc | Draws; Cost |"]

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks.results import blocks
+from benchmarks.results.__main__ import _FEW as FEW
 from benchmarks.results.__main__ import Evidence, _parts, coco_blocks, main
 from benchmarks.results.choice import Candidate, Choice
 from benchmarks.results.distance import _smoothed_recall, distance_block
 from benchmarks.results.figure_rows import n_row
 from benchmarks.results.main_table import STRICT, many_draws_block, threshold_block, tuned_block
-from benchmarks.results.markdown_tables import RADII
+from benchmarks.results.markdown_tables import RADII, csv_link, csv_rows
 from benchmarks.results.sources import MAIN, Source, open_arrays
 from benchmarks.results.tradeoff import draws_block
 from tests.benchmarks.make_believe import write_evidence
@@ -24,6 +25,7 @@ from multiguard.evaluate import set_scores
 from multiguard.io.rounding import percent_value, plain
 
 ROOT = Path(__file__).parents[2]
+PAGES = ("results.md", "reproduction.md", "measurements.md")
 DRAWN = {"draws", "many-draws", "tradeoff", "row-n", "distance", "threshold"}  # parts that coco-0.5 is enough for
 FOLDERS = {"older/votes", "full-data/votes", "smaller-0.5/votes", "clean/votes", "coco-0.5/votes-adaptive"}
 FOLDERS |= {f"coco-{sigma}/votes{end}" for sigma in ("0.25", "0.5", "1") for end in ("", "-train")}
@@ -105,15 +107,16 @@ def test_limits(folder):
     first, made = distance_block(source, more, clean, attacks, rules)["distance"].split("k' = 3, k = 3:")
     assert "attacked" not in first, "the attack was on the other rule"
     few, many = (one.scores(MAIN, "coupled", radius=[0.5, 1.0]).recall.tolist() for one in (source, more))
-    cells = " | ".join(map(percent_value, [*many, *few]))
-    assert f"| certified from 240 draws | proved | 6 | {cells} |" in first, "beside the first draws of the same images"
+    for draws, values in ((240, many), (120, few)):
+        assert f"| certified from {draws} draws | proved | 6 | {' | '.join(map(percent_value, values))} |" in first
     assert few[1] < many[1]
     rows = [line.split(" | ") for line in made.splitlines() if line.startswith("|")][2:]
     values = {(row[0].strip("| "), row[1]): [float(cell.strip(" |")) for cell in row[2:]] for row in rows}
+    proved = values["certified from 120 draws", "proved"]
     upper = values["no method can prove more from the distribution of the votes", "upper bound"]
     lower = values["proved from the distribution of the votes, if it were exact", "lower bound"]
-    assert all(upper[i] >= max(lower[i], upper[i + 2]) for i in (1, 2)), "the last columns are certified"
-    assert upper[2] > upper[4]
+    assert all(upper[i] >= max(lower[i], proved[i]) for i in (1, 2))
+    assert upper[2] > proved[2]
     assert values["undefended network, no perturbation", "observed"][0] == len(clean)
     attacked = np.mean([image % 2 for image in np.random.default_rng(0).permutation(6)[:3]])
     assert values["no perturbation, evaluated like the attack", "estimate"][:3] == [3, 100, 100]
@@ -125,26 +128,21 @@ def test_coco_blocks(folder, tmp_path):
     """Every part is made under a name that the page has, from the files of an evidence folder; figures go beside it."""
     evidence = Evidence(folder)
     made = coco_blocks(evidence, tmp_path)
-    pages = [ROOT / "docs" / name for name in ("results.md", "deployment.md")] + [ROOT / "README.md"]
+    pages = [ROOT / "docs" / name for name in PAGES] + [ROOT / "README.md"]
     named = {name for page in pages for name in blocks.names(page.read_text(encoding="utf-8"))}
-    others = {"made", "votes", "limit", "wrong-claims"}
-    assert set(made) == {name for name in named if not name.startswith("digits-")} - others
-    assert "| 224 x 224 | `smaller-0.5/votes` | 0.5 |" in made["sizes"]
-    assert "At R = 0, 0.5, 1, 1.5 `coco-1/votes` certifies" in made["sizes"]
+    assert set(made) == named - {"made", "votes", "limit", "wrong-claims", "comparison", "digits"}
+    assert "At R = 0, 0.5, 1, 1.5 and 448 pixels, sigma = 1 certifies" in made["sizes"]
     assert "448-pixel input" in made["waterfall"]
-    first, second = made["vote-cost"].splitlines()[-2:]
-    assert first.startswith("| `coco-0.5/votes-adaptive` | alone | 6 |")
-    assert second == "| `coco-0.5/votes` | shared | 6 | 240 | 20 | 3.333 | 72 |"
     assert "Chosen on 3 training images" in made["tuned"]
-    assert "| with noise |" in made["row-training"]
+    assert csv_rows(tmp_path, "row-training")[0][:2] == ["with noise", "precision"]
     assert made["speed"].splitlines()[-2:] == ["| sampler | 100 draws/s |", "| sampler / bare | 0.980 |"]
-    for text in (made["draws"], made["row-n"], made["distance"]):
+    for text in (made["draws"], csv_rows(tmp_path, "row-n")[-1][0], made["distance"]):
         assert "240" in text, "all draws"
     drawn = {path.stem for path in (tmp_path / "images" / "results").iterdir()}
-    assert {"methods-3-10", "waterfall", "k_prime", "k", "n", "alpha", "training", "statistics", "tradeoff"} <= drawn
+    assert {"methods", "waterfall", "k_prime", "k", "n", "alpha", "training", "statistics", "tradeoff"} <= drawn
 
 
-def test_tuned_block(folder):
+def test_tuned_block(folder, tmp_path):
     """Scores are those of the k' that the training images choose, at the radius it is tuned for and at the other."""
     pair = Evidence(folder).noises[1]
     source, other = pair
@@ -152,8 +150,8 @@ def test_tuned_block(folder):
     rule = max(rules, key=lambda each: other.scores(each, "joint", radius=[0.5]).recall[0])
     scores = source.scores(rule, "coupled", radius=[0.5, 1.0])
     cells = [percent_value(float(getattr(scores, name)[i])) for i in (0, 1) for name in ("precision", "recall", "f1")]
-    made = tuned_block([pair])["tuned"]
-    assert f"| 0.5 | R = 0.5 | {rule.k_prime} | coupled | {' | '.join(cells)} |" in made
+    assert f"k' = {rule.k_prime} for R = 0.5 ({cells[1]} %)" in tuned_block([pair], tmp_path)["tuned"]
+    assert ["0.5", "R = 0.5", str(rule.k_prime), "coupled", *cells] in csv_rows(tmp_path, "tuned")
 
 
 def test_first_draws(folder, monkeypatch):
@@ -161,15 +159,19 @@ def test_first_draws(folder, monkeypatch):
     evidence = Evidence(folder)
     assert [one.draws for one, _ in evidence.noises] == [120, 120, 120]
     compared = evidence.compared()
-    assert {letter: one.draws for letter, one in compared.items()} == {"A": 120, "A resampled": 20_000, "C": 240}
+    assert {letter: one.draws for letter, one in compared.items()} == {
+        FEW: 120,
+        f"{FEW}, resampled": 20_000,
+        "coco-0.5": 240,
+    }
     monkeypatch.setattr("benchmarks.results.__main__._DRAWS", 100)
-    assert evidence.compared()["C"].draws == 200
+    assert evidence.compared()["coco-0.5"].draws == 200
 
 
 def test_resampled_votes(folder):
     """Resampled votes are votes of the same images, with about the same frequencies."""
     compared = Evidence(folder).compared()
-    for first, again in zip(compared["A"].votes, compared["A resampled"].votes, strict=True):
+    for first, again in zip(compared[FEW].votes, compared[f"{FEW}, resampled"].votes, strict=True):
         kinds, count = np.unique(first, axis=0, return_counts=True)
         more = [np.all(again == kind, axis=1).mean() for kind in kinds]
         assert sum(more) == pytest.approx(1)
@@ -188,9 +190,8 @@ def test_threshold_block(tmp_path):
     assert [(one.name, other.name) for one, other in pairs] == [
         (f"coco-0.5/votes-threshold-{score}", f"coco-0.5/votes-threshold-{score}-train") for score in (0.3, 0.5)
     ]
-    made, less = threshold_block(pairs)["threshold"].split("The first 3 of these images")
-    table = {(row[0], row[1]): row[2:] for line in made.splitlines()[2:-1] for row in [line.strip("| ").split(" | ")]}
-    assert "| betting | F1 |" in less
+    threshold_block(pairs, tmp_path)
+    table = {(row[0], row[1]): row[2:] for row in csv_rows(tmp_path, "threshold")}
     tried = [(pair, Threshold(step / 20)) for pair in pairs for step in range(1, 20)]
     (one, _), rule = max(tried, key=lambda pair_rule: _f1(pair_rule[0][1], pair_rule[1]))
     assert (table["t", ""][0], table["score threshold", ""][0]) == (plain(rule.t), one.name.rsplit("-", 1)[1])
@@ -201,7 +202,7 @@ def _f1(source: Source, rule: Threshold) -> float:
     return float(source.scores(rule, "joint", radius=[0.0]).f1[0])
 
 
-def test_more_draws(folder):
+def test_more_draws(folder, tmp_path):
     """All draws of the same images, and adaptive ones, have rows of their own."""
     evidence = Evidence(folder)
     (source, _), more = evidence.noises[1], evidence.open("coco-0.5/votes")
@@ -212,10 +213,9 @@ def test_more_draws(folder):
     assert [every[0][6], every[3][6]] == [percent_value(each) for each in recall]
     assert recall[0] < recall[1]
     assert _cells(draws_block(source, source, None)["draws"]) == every[:3], "no more draws than the first"
-    title, table = many_draws_block(more, (MAIN, STRICT))["many-draws"].split("\n\n")
-    assert title == "n = 240, sigma = 0.5, 6 images:"
+    assert "all 240 draws" in many_draws_block(more, (MAIN, STRICT), tmp_path)["many-draws"]
     f1 = [percent_value(float(value)) for value in more.scores(STRICT, "paper", radius=RADII).f1]
-    assert ["3, 3", "paper", "F1", *f1] in _cells(table)
+    assert ["0.5", "240", "3", "3", "paper", "F1", *f1] in csv_rows(tmp_path, "many-draws")
 
 
 def _cells(table: str) -> list[list[str]]:
@@ -236,7 +236,7 @@ def test_n_row(folder, tmp_path):
     before, after = (source.scores(MAIN, "joint", n, radius=RADII).recall for n in (100, 240))
     gains = 100 * (after - before)
     assert gains.min() < 0.5 < gains.max()
-    words = n_row(source, tmp_path)["row-n"].splitlines()[-1]
+    words = n_row(source, tmp_path)["row-n"].split("\n\n")[-1]
     assert words.startswith("**Holds in part.**")
     assert f"The last step adds {', '.join(f'{gain:.1f}' for gain in gains)} points at R = 0, 0.25" in words
 
@@ -297,9 +297,11 @@ def test_kept_parts(folder, tmp_path, monkeypatch):
     docs.mkdir()
     for page in (*ROOT.glob("docs/*.md"), ROOT / "README.md"):
         shutil.copy(page, docs)
-    page, other = docs / "results.md", "| `older/votes` | aaaaaaa |"
-    text = blocks.filled(page.read_text(encoding="utf-8"), {"votes": f"| votes | commit |\n| --- | --- |\n{other}"})
-    page.write_text(re.sub(r"(<!-- results: \S+ at )\w+ -->", r"\1aaaaaaa -->", text), encoding="utf-8")
+    page = docs / "results.md"
+    for name in PAGES:
+        text = (docs / name).read_text(encoding="utf-8")
+        (docs / name).write_text(re.sub(r"(<!-- results: \S+ at )\w+ -->", r"\1aaaaaaa -->", text), encoding="utf-8")
+    csv_link(docs, "votes", ["votes", "commit"], [["older/votes", "aaaaaaa"]])
     before, readme = blocks.texts(page.read_text(encoding="utf-8")), (docs / "README.md").read_text(encoding="utf-8")
 
     def after(commit: str) -> dict[str, str]:
@@ -311,15 +313,15 @@ def test_kept_parts(folder, tmp_path, monkeypatch):
 
     _linked(tmp_path, folder, "coco-0.5")
     some = after("bbbbbbb")
-    assert {name for name in before if some[name] != before[name]} == DRAWN - {"tradeoff"} | {"made", "votes"}
+    assert {name for name in before if some[name] != before[name]} == DRAWN - {"row-n"} | {"made"}
     assert (docs / "README.md").read_text(encoding="utf-8") == readme
-    old, new = _cells(some["made"].split("\n\n")[1])
+    old, new = _cells(some["made"])
     assert (old[0], new[0]) == ("aaaaaaa", "bbbbbbb")
-    assert "Main result" in old[1]
-    assert some["votes"].endswith(other)
+    assert "What each step is worth" in old[1]
+    assert csv_rows(docs, "votes")[-1] == ["older/votes", "aaaaaaa"]
     _linked(tmp_path, folder, *(path.name for path in folder.iterdir() if path.name not in ("coco-0.5", "kept")))
     every = after("ccccccc")
-    assert [row[0] for row in _cells(every["made"].split("\n\n")[1])] == ["ccccccc"]
-    assert {row[-1] for row in _cells(every["votes"])} == {"ccccccc"}
-    assert {row[0] for row in _cells(every["votes"])} == {f"`{name}`" for name in FOLDERS}
+    assert [row[0] for row in _cells(every["made"])] == ["ccccccc"]
+    assert {row[-1] for row in csv_rows(docs, "votes")} == {"ccccccc"}
+    assert {row[0] for row in csv_rows(docs, "votes")} == FOLDERS
     assert (docs / "README.md").read_text(encoding="utf-8") != readme

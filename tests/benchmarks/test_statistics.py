@@ -8,7 +8,7 @@ from tests.certify.cases import random_ranked
 
 from multiguard.certify import Radii, TopK
 
-KINDLY = "Eq. 5 as printed, read kindly (not sound)"
+KINDLY = "Eq. 10 as printed, read kindly (not sound)"
 
 
 def public_size(counts, labels, *, draws, k, k_prime, alpha, r):
