@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from multiguard.attack import Add, AttackConfig, Change, Hide, pgd, random_search
+from multiguard.attack import Add, AttackConfig, Change, Hide, perturb, pgd, random_search
 from multiguard.attack.goals import Objective
 from multiguard.certify import Threshold, TopK
 from multiguard.errors import InvalidInputError, ModelError
@@ -103,6 +103,26 @@ def test_module():
         found = pgd(network, row, Hide(0), radius=radius, attacker="linf-norm", output="logits", device="cpu")
         assert found.labels_before.tolist() == [[True, True, False]]
         assert found.labels_after.tolist() == [[not hidden, True, False]]
+
+
+@pytest.mark.parametrize(("norm", "eps"), [("l2", 2.0), ("linf", 0.3), ("l1", 8.0), ("pixels", 9), ("patch", 4)])
+@pytest.mark.parametrize("goal", ["hide", "add"])
+def test_perturb(norm, eps, goal):
+    """Images in, images out: the labels of each image are hidden, or added, and the images stay in [0, 1]."""
+    network = torch.nn.Sequential(torch.nn.AvgPool2d(4), torch.nn.Flatten(1))  # a label per quarter of an 8 x 8 image
+    network.append(torch.nn.BatchNorm1d(4, affine=False))
+    network[-1].running_mean.fill_(0.5)
+    images = torch.full((2, 1, 8, 8), 0.5) + (0.1 if goal == "hide" else -0.1)
+    labels = torch.eye(4)[:2]
+    found = perturb(network, images, labels, eps, norm=norm, goal=goal, config=AttackConfig(box=True, steps=30))
+    returned = network.eval()(found) >= 0
+    assert torch.equal(returned, (labels == 0) if goal == "hide" else (labels == 1))
+    assert 0 <= found.min() <= found.max() <= 1
+    delta = (found - images).flatten(1)
+    sizes = {"l2": delta.norm(dim=1), "linf": delta.abs().amax(1), "l1": delta.abs().sum(1)}
+    assert (sizes.get(norm, (delta != 0).sum(1) / (4 if norm == "patch" else 1)) <= eps).all()
+    same = perturb(network, images.numpy(), labels, eps, norm=norm, goal=goal, config=AttackConfig(box=True, steps=30))
+    np.testing.assert_array_equal(same, found)
 
 
 def test_per_input_goals():

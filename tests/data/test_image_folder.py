@@ -64,6 +64,35 @@ def test_given_label_names(images):
         open_folder(images, separator="|", label_names=["cats", "dog"])
 
 
+@pytest.mark.parametrize(
+    ("text", "separator"),
+    [
+        ("image,labels\na.jpg,cat|dog\n", "|"),
+        ('filename,labels\na.jpg,"cat,dog"\n', ","),
+        ("path;labels\na.jpg;cat|dog\n", "|"),
+        ("path\tlabels\na.jpg\tcat,dog\n", ","),
+        ("labels,image,source\ncat;dog,a.jpg,web\n", ";"),
+        ("image;cat;dog\na.jpg;1;1\n", ";"),
+    ],
+)
+def test_found_forms(images, text, separator):
+    """The column of the images, the separator of columns and that of labels are found; the name tells the last."""
+    write(images, text)
+    dataset = open_folder(images)
+    assert listed(dataset) == {"a.jpg": ["cat", "dog"]}
+    assert dataset.name == f"folder {images.name}" + ("" if separator == ";" else f", labels separated by {separator}")
+
+
+def test_several_separators(images):
+    """Of several separators the labels of the model tell the right one; without them one must be named."""
+    write(images, 'file,labels\na.jpg,"hair, long;cat"\n')
+    with pytest.raises(DataError, match="the labels hold ; and ,; name what separates them"):
+        open_folder(images)
+    assert listed(open_folder(images, label_names=["cat", "hair, long"])) == {"a.jpg": ["cat", "hair, long"]}
+    write(images, 'file,labels\na.jpg,"hair, long"\n')
+    assert listed(open_folder(images, label_names=["cat", "hair, long"])) == {"a.jpg": ["hair, long"]}
+
+
 @pytest.fixture
 def comparisons(monkeypatch):
     """The known names that unknown ones were compared with, one entry for each comparison."""
@@ -91,7 +120,7 @@ def test_many_unknown_labels_in_one_row(images, comparisons):
     ("text", "message"),
     [
         ("file,labels\na.jpg,x,y\n", "line 2: 3 fields under 2 columns; quote fields"),
-        ("name,labels\na.jpg,x\n", "no column 'file'; its header is name,labels"),
+        ("name,labels\na.jpg,x\n", "no column of images \\(file, image, filename, path\\); its header is name,labels"),
         ("file,labels\n", "no rows below the header"),
         ("", "the file, or its first line, is empty; expected a header such as file,labels"),
         ("file,x,x\na.jpg,1,0\n", "the column 'x' is in the header twice"),

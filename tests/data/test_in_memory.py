@@ -81,7 +81,7 @@ def test_ambiguous_lists(row, names):
 
 @pytest.mark.parametrize(
     "rows",
-    [ROWS, ROWS.astype(int), ROWS.astype(np.uint8), torch.from_numpy(ROWS), sparse.csr_matrix(ROWS), ROWS.tolist()],
+    [ROWS, ROWS.astype(int), ROWS.astype(np.uint8), torch.from_numpy(ROWS), ROWS.tolist()],
 )
 def test_input_forms(rows):
     """Arrays, tensors, sparse rows and lists become float32 rows."""
@@ -90,11 +90,31 @@ def test_input_forms(rows):
     np.testing.assert_array_equal(inputs, ROWS)
 
 
+def test_sparse_rows():
+    """Sparse rows become dense, and a warning says what the noise does to them."""
+    with pytest.warns(UserWarning, match=r"X is sparse, with 8\.3% zeros: .* all of its 3 columns") as caught:
+        inputs, _ = contents(as_dataset((sparse.csr_matrix(ROWS), SETS), NAMES))
+    np.testing.assert_array_equal(inputs, ROWS)
+    assert caught[0].filename == __file__
+
+
 def test_bytes():
     """Only images (channels, height, width) of uint8 are pixels; any other shape has values."""
     for shape, dtype in (((4,), np.float32), ((4, 4), np.float32), ((3, 4, 4), np.uint8), ((2, 3, 4, 4), np.float32)):
         image = as_dataset((np.full((1, *shape), 7, np.uint8), [[0]]), NAMES)[0].image
         assert (image.dtype, image.max()) == (dtype, 7)
+
+
+def test_pil_images():
+    """PIL images become pixels as files do, in a pair and in items; images of several sizes are refused."""
+    images = [Image.new("L", (4, 2), 7), Image.new("RGBA", (4, 2), (0, 0, 0, 0))]
+    for data in ((images, SETS[:2]), list(zip(images, SETS, strict=False)), (tuple(images), HOT[:2])):
+        inputs, sets = contents(as_dataset(data if isinstance(data, tuple) else [*data, *data[:1]], NAMES))
+        assert (inputs.dtype, inputs.shape[1:], sets[:2]) == (np.uint8, (3, 2, 4), SETS[:2])
+        assert (inputs[0] == 7).all()
+        assert (inputs[1] == 255).all()
+    with pytest.raises(DataError, match="X holds images of 2 sizes; resize them to one"):
+        as_dataset(([images[0], Image.new("L", (3, 3))], SETS[:2]), NAMES)
 
 
 def test_frames():
@@ -152,6 +172,7 @@ def test_special_loaders(more):
     assert contents(as_dataset(Subset(items, [1, 3]), NAMES))[1] == [SETS[1], SETS[3]]
 
 
+@pytest.mark.filterwarnings("ignore:X is sparse")
 def test_content_in_name():
     """Other values are other data, also beyond the first row, so that no run resumes with them."""
     names = set()
@@ -181,7 +202,7 @@ class Stream(IterableDataset):
         ((ROWS, [["bat"], [], [], []]), "'bat' is none of the classifier's 3 labels"),
         ((ROWS, [[0.5], [], [], []]), "0.5; expected an index or a name"),
         ((ROWS[0], [[0]] * 3), r"X has shape \(3,\)"),
-        ((np.array(["a", "b"]), [[], []]), "expected an array or tensor of numbers"),
+        ((np.array(["a", "b"]), [[], []]), "an input is text, and noise is added to numbers; give embeddings"),
         (DataLoader(Stream()), "read in a stream; stack its items"),
         (7, "data is a int"),
     ],
@@ -197,7 +218,7 @@ def test_refusals(data, message):
     [
         ((np.array([1.0, np.nan, 0.0]), [0]), "input 0: it holds a value that is NaN"),
         ((np.array([1e300, 0.0, 0.0]), [0]), "too large for float32"),
-        ((Image.new("RGB", (2, 2)), [0]), "expected an array or tensor of numbers"),
+        ((np.array([None, 1]), [0]), "expected an array or tensor of numbers"),
         (np.zeros(3), r"expected a pair \(x, y\)"),
         ((ROWS[0], [9]), "label 9 does not exist"),
     ],

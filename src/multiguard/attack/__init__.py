@@ -6,7 +6,7 @@ from multiguard.attack.config import AttackConfig
 from multiguard.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from multiguard.attack.direct import AdversarialBatch, pgd, random_search
+    from multiguard.attack.direct import AdversarialBatch, perturb, pgd, random_search
     from multiguard.attack.goals import Add, AttackGoal, Change, Hide
     from multiguard.attack.outcomes import attack
     from multiguard.attack.target import gradient_error
@@ -27,6 +27,7 @@ __all__ = [
     "attack",
     "attack_images",
     "gradient_error",
+    "perturb",
     "pgd",
     "random_search",
 ]
@@ -34,7 +35,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "direct": ["AdversarialBatch", "pgd", "random_search"],
+        "direct": ["AdversarialBatch", "perturb", "pgd", "random_search"],
         "goals": ["Add", "AttackGoal", "Change", "Hide"],
         "outcomes": ["attack"],
         "target": ["gradient_error"],

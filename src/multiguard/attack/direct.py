@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from multiguard.data.in_memory import label_set
 from multiguard.errors import DataError, InvalidInputError, ModelError
 from multiguard.io.names import unknown_name
 from multiguard.models import load
-from multiguard.models.classifier import is_module
+from multiguard.models.classifier import Classifier, is_module
 from multiguard.smooth import Smoother
 from multiguard.smooth.torch_engine import image_tensor, to_pixels, torch_device
 
@@ -113,6 +113,51 @@ def random_search(
     (array([ True]), True)
     """
     return _attack("random", model, inputs, goal, rule, radius=radius, **how)
+
+
+def perturb(
+    model: Any,
+    images: Any,
+    labels: Any,
+    eps: float,
+    *,
+    norm: str = "l2",
+    goal: Literal["hide", "add"] = "hide",
+    search: AttackName = "pgd",
+    rule: Rule = _HALF,
+    **how: Any,
+) -> Any:
+    """Adversarial images, none further from its image than `eps`, that hide as many of its labels as possible.
+
+    Args:
+        model: A torch module that returns logits, in any other form that `Smoother` takes, or a `Smoother`.
+        images: (N, ...), a tensor or an array; images in [0, 1] stay in it.
+        labels: Multi-hot (N, labels), as data loaders give them; or labels for all images, by index or by the model's
+            names; None to change as many labels as possible.
+        eps: How large a perturbation may be, in the unit of the images; for pixels how many, for a patch its side.
+        norm: "l2", "linf", "l1", "pixels" or "patch".
+        goal: Whether the labels shall not be returned ("hide"), or shall be ("add").
+        search: "pgd", or "random" for models without gradients.
+        rule: Which labels are returned, as in `pgd`: by default those with probability 1/2 or more.
+        how: Further keywords of `pgd`.
+
+    >>> network = torch.nn.Linear(2, 2, bias=False)
+    >>> _ = torch.nn.init.eye_(network.weight)
+    >>> rows, labels = torch.tensor([[0.2, -0.5], [0.9, 0.5]]), torch.tensor([[1, 0], [1, 0]])
+    >>> network(perturb(network, rows, labels, 0.3)) > 0
+    tensor([[False, False],
+            [ True,  True]])
+    """
+    given = _batch(images)
+    if is_module(model) and not isinstance(model, Classifier):
+        how.setdefault("output", "logits")
+    pixels = given.ndim == _BATCH_DIMENSIONS and bool(given.min() >= 0) and bool(given.max() <= 1)
+    how.setdefault("config", AttackConfig(box=pixels))
+    wanted = labels.cpu() if isinstance(labels, Tensor) else labels
+    aim = Change() if wanted is None else {"hide": Hide, "add": Add}[goal](wanted)
+    attacker = norm if norm in THREATS else f"{norm}-norm"
+    found = _attack(search, model, given, aim, rule, radius=eps, attacker=attacker, **how).inputs
+    return torch.from_numpy(found).to(images.device) if isinstance(images, Tensor) else found
 
 
 def _attack(

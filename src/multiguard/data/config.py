@@ -78,8 +78,8 @@ def open_dataset(
         split: One of the dataset's splits; for a folder, a value of its table's column `split`, or "all".
         size: Height and width to resize each image to; None keeps its own (digits: 32).
         **options: voc2007: `difficult`, whether labels of difficult objects count. nuswide and folder: `table`, the CSV
-            where it has another name or folder. folder: `separator` between labels, and `label_names` in the order
-            wanted (else the header's order, or alphabetical). digits: `images` and `seed`.
+            if it has another name or folder. folder: `separator` of labels (default: the one of ; , | that is there),
+            and `label_names` in order (default: the header's, or alphabetical). digits: `images` and `seed`.
 
     >>> dataset = open_dataset("digits", split="test")
     >>> len(dataset), dataset[0].id, dataset[0].image.shape, dataset[0].labels
@@ -118,7 +118,7 @@ class DataConfig(Config, frozen=True):
     seed: Annotated[Whole, described("Seed of that sample.")] = 0
     size: Annotated[Side | None, described("Height and width of the images [the model's].")] = None
     table: Annotated[Path | None, described("The CSV of labels (folder, nuswide), if not the default one.")] = None
-    separator: Annotated[str | None, described("The separator of labels in a CSV field (folder) [;].")] = None
+    separator: Annotated[str | None, described("The separator of labels in a CSV field (folder) [; , or |].")] = None
     difficult: Annotated[bool, described("Count difficult-only labels as present (voc2007).")] = False
     labelled: Annotated[bool, described("Let pilot draws choose the labels; a folder needs no CSV.", "no-labels")] = (
         True

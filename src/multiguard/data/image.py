@@ -114,14 +114,23 @@ def decode_image(
     check_size(size)
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
-            _check_header(opened, most_pixels)
-            image = _to_rgb(ImageOps.exif_transpose(opened))
-        if size is not None and image.size != (size, size):
-            image = image.resize((size, size), Image.Resampling.BICUBIC)
+            return image_pixels(opened, size, most_pixels=most_pixels)
     except (DataError, MemoryError):
         raise
     except Exception as error:  # whatever a decoder raises, the file is to blame
         raise _unreadable(source, error, most_pixels) from error
+
+
+def image_pixels(image: Image.Image, size: int | None = None, *, most_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
+    """A PIL image as (3, height, width), by the rules for files; one whose pixels are unclear raises `ValueError`.
+
+    >>> image_pixels(Image.new("L", (4, 2), 7))[:, 0, 0]
+    array([7, 7, 7], dtype=uint8)
+    """
+    _check_header(image, most_pixels)
+    image = _to_rgb(ImageOps.exif_transpose(image))
+    if size is not None and image.size != (size, size):
+        image = image.resize((size, size), Image.Resampling.BICUBIC)
     return np.ascontiguousarray(np.asarray(image, dtype=np.uint8).transpose(2, 0, 1))
 
 

@@ -1,10 +1,12 @@
 """Folders of images: with a CSV file of labels, as most people have them, or without labels, for prediction.
 
-The CSV is UTF-8, its columns in any order, in one of two forms, recognised by its header, and optionally a column
-`split`:
+The CSV is UTF-8, its columns in any order, separated by commas, semicolons, bars or tabs, in one of two forms that its
+header shows, and optionally with a column `split`:
 
-- `file,labels`: the labels of an image in one field, separated by `;` (or another separator);
+- `file,labels`: the labels of an image in one field, separated by `;`, `,` or `|`;
 - `file,cat,dog,...`: one column per label, holding 0 or 1.
+
+The column of the images is called file, image, filename or path.
 """
 
 import csv
@@ -21,7 +23,8 @@ from multiguard.io.files import read_regular
 from multiguard.io.names import UnknownNames, shorten_names, unknown_name
 
 ALL = "all"
-_RESERVED = ("file", "labels", "split")
+_FILE_COLUMNS = ("file", "image", "filename", "path")
+_SEPARATORS = (";", ",", "|")
 _TABLE = "labels.csv"
 _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
@@ -73,21 +76,27 @@ def open_folder(
     *,
     size: int | None = None,
     table: Path | None = None,
-    separator: str = ";",
+    separator: str | None = None,
     label_names: Sequence[str] | None = None,
 ) -> FileDataset:
     """The images that the CSV lists with their labels; the arguments are those of `open_dataset`."""
-    if not separator:
+    if separator == "":
         raise DataError("folder: the separator is empty; give the text between two labels, such as ;")
-    listing = read_table(root, table, default=_TABLE, columns=["file"])
-    columns = [column for column in listing.columns if column not in _RESERVED]
+    listing = read_table(root, table, default=_TABLE, columns=[])
+    if (column := next((name for name in _FILE_COLUMNS if name in listing.columns), None)) is None:
+        expected, header = ", ".join(_FILE_COLUMNS), ",".join(listing.columns)[:200]
+        raise DataError(f"{listing.path}: no column of images ({expected}); its header is {header}")
+    columns = [name for name in listing.columns if name not in (column, "labels", "split")]
     one_field = "labels" in listing.columns
     if not one_field and not columns:
-        raise DataError(f"{listing.path}: no column 'labels' and no 0/1 column per label beside 'file'")
+        raise DataError(f"{listing.path}: no column 'labels' and no 0/1 column per label beside '{column}'")
+    if separator is None:
+        separator = _separator(listing, label_names) if one_field else _SEPARATORS[0]
+    given = {row.source: _split_field(row, separator) if one_field else _marked(row, columns) for row in listing.rows}
     if label_names is not None:
         names = list(label_names)
     elif one_field:  # every label of the table, whatever the split, so that all splits share one order
-        names = sorted({name for row in listing.rows for name in _split_field(row, separator)})
+        names = sorted({name for labels in given.values() for name in labels})
     else:
         names = columns
     if not one_field and (missing := [name for name in names if name not in listing.columns]):
@@ -98,13 +107,32 @@ def open_folder(
     index = LabelIndex(names, listing.path, "" if label_names is None else " (the known labels are the model's)")
 
     def make(row: Row) -> ImageFile:
-        name = normal_name(row.fields["file"])
-        given = _split_field(row, separator) if one_field else _marked(row, columns)
-        return ImageFile(name, root / name, index.of(row, given))
+        name = normal_name(row.fields[column])
+        return ImageFile(name, root / name, index.of(row, given[row.source]))
 
     chosen = "" if split == ALL else f", split {split}"
+    note = "" if separator == _SEPARATORS[0] else f", labels separated by {separator}"
     files = listing.files("split", split, make, [ALL])
-    return FileDataset(f"folder {root.absolute().name}{chosen}", names, files, size=size, home=root)
+    return FileDataset(f"folder {root.absolute().name}{chosen}{note}", names, files, size=size, home=root)
+
+
+def _separator(listing: LabelTable, label_names: Sequence[str] | None) -> str:
+    """The separator that is in the fields of labels, of several the one under which all labels are the model's."""
+
+    def fits(separator: str) -> bool:
+        return label_names is None or all(
+            set(label_names).issuperset(_split_field(row, separator)) for row in listing.rows
+        )
+
+    there = [one for one in _SEPARATORS if any(one in row.fields["labels"] for row in listing.rows)]
+    if label_names is not None and fits("\n"):  # every field is one label
+        there = []
+    there = [one for one in there if fits(one)] or there
+    if len(there) > 1:
+        raise DataError(
+            f"{listing.path}: the labels hold {' and '.join(there)}; name what separates them, as in --set separator=;"
+        )
+    return there[0] if there else _SEPARATORS[0]
 
 
 def folder_splits(root: Path, table: Path | None = None) -> list[str]:
@@ -173,7 +201,9 @@ def read_table(root: Path, path: Path | None, *, default: str, columns: Sequence
     path = path or _find_table(root, default)
     try:
         text = read_regular(path).decode("utf-8-sig")
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        first = text.partition("\n")[0]
+        delimiter = next((one for one in (",", ";", "\t", "|") if one in first), ",")
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
         header = tuple(name.strip() for name in next(reader, []))
         if repeated := _repeated(header):
             raise DataError(f"{path}: the column '{repeated}' is in the header twice; column names must differ")
@@ -204,7 +234,7 @@ def _find_table(root: Path, default: str) -> Path:
 def _make_row(path: Path, line: int, values: Sequence[str], header: Sequence[str]) -> Row:
     source = f"{path}, line {line}"
     if len(values) != len(header):
-        raise ImageError(source, f"{len(values)} fields under {len(header)} columns; quote fields with a comma")
+        raise ImageError(source, f"{len(values)} fields under {len(header)} columns; quote fields with its separator")
     return Row(source, {name: value.strip() for name, value in zip(header, values, strict=True)})
 
 

@@ -7,6 +7,7 @@ or indices, raises `DataError`.
 
 import hashlib
 import operator
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.data.image import image_hash
+from multiguard.data.image import image_hash, image_pixels
 from multiguard.data.sample import Dataset, Sample
 from multiguard.errors import DataError, ImageError
 from multiguard.io.names import shorten_names
@@ -187,6 +188,13 @@ def _values(what: str, given: Any, names: Sequence[str] | None) -> Any:
 
 def _from_arrays(inputs: Any, labels: Any, label_names: Sequence[str]) -> MemoryDataset:
     rows: Any = inputs.tocsr() if hasattr(inputs, "tocsr") else _array(inputs)
+    if hasattr(inputs, "tocsr"):
+        zeros = 1 - rows.nnz / max(1, rows.shape[0] * rows.shape[1])
+        warnings.warn(
+            f"X is sparse, with {zeros:.1%} zeros: each row becomes dense, and the noise changes all of its "
+            f"{rows.shape[1]:,} columns. For word counts or TF-IDF, certify dense embeddings of the texts instead",
+            stacklevel=4,
+        )
     if rows.ndim < 2:
         raise DataError(f"X has shape {rows.shape}; expected one row or image per input, such as (inputs, features).")
     sets: Sequence[Any] = [()] * rows.shape[0] if labels is None else _entries(labels)
@@ -305,10 +313,22 @@ def as_input(given: Any) -> NDArray[Any]:
 def _array(given: Any) -> NDArray[Any]:
     if hasattr(given, "detach"):  # a torch tensor
         given = given.detach().cpu()
+    if hasattr(given, "getbands"):  # a PIL image
+        return image_pixels(given)
+    if isinstance(given, list | tuple) and any(hasattr(each, "getbands") for each in given):
+        given = _stacked([_array(each) for each in given])
     array = np.asarray(given)
-    if array.dtype.kind not in "biuf" or hasattr(given, "getbands"):
+    if array.dtype.kind in "SU":
+        raise DataError("an input is text, and noise is added to numbers; give embeddings of the texts")
+    if array.dtype.kind not in "biuf":
         raise DataError(f"an input is {_kind(given)}; expected an array or tensor of numbers, in the model's shape")
     return array
+
+
+def _stacked(images: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    if len(shapes := {image.shape for image in images}) > 1:
+        raise DataError(f"X holds images of {len(shapes)} sizes; resize them to one, as in image.resize((224, 224))")
+    return np.stack(images)
 
 
 def _digest(rows: Any) -> str:
