@@ -154,8 +154,8 @@ def perturb(
     pixels = given.ndim == _BATCH_DIMENSIONS and bool(given.min() >= 0) and bool(given.max() <= 1)
     how.setdefault("config", AttackConfig(box=pixels))
     wanted = labels.cpu() if isinstance(labels, Tensor) else labels
-    aim = Change() if wanted is None else {"hide": Hide, "add": Add}[goal](wanted)
-    attacker = norm if norm in THREATS else f"{norm}-norm"
+    aim: AttackGoal = Change() if wanted is None else Hide(wanted) if goal == "hide" else Add(wanted)
+    attacker: Any = norm if norm in THREATS else f"{norm}-norm"
     found = _attack(search, model, given, aim, rule, radius=eps, attacker=attacker, **how).inputs
     return torch.from_numpy(found).to(images.device) if isinstance(images, Tensor) else found
 
