@@ -1,5 +1,9 @@
 """Each mistake a caller can make, and the word that its message must hold."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -127,3 +131,29 @@ def test_error_family() -> None:
     """Every error class is a MultiGuardError."""
     for error in (InvalidInputError, DataError, ModelError, VotesError):
         assert issubclass(error, MultiGuardError)
+
+
+PARALLEL = """
+import numpy as np
+from multiguard.certify import Threshold, TopK, arguments, certified_radii_batch, label_radii
+
+rng = np.random.default_rng(0)
+votes, labels = [rng.integers(0, 3, (200, 1)) for _ in range(6)], [[0], [1], [0, 1], [], [2], [0]]
+alone = certified_radii_batch(votes, labels, TopK(2, 1), num_labels=3, sigma=1.0, method="coupled")
+arguments._SECONDS_ALONE = arguments._SECONDS_SAVED = -1e9
+together = certified_radii_batch(iter(votes), labels, TopK(2, 1), num_labels=3, sigma=1.0, method="coupled")
+assert [each.row.tolist() for each in alone] == [each.row.tolist() for each in together]
+assert any(each.row.max(initial=-1) > 0 for each in together)
+try:
+    certified_radii_batch(votes, [*labels[:4], [3], [0]], TopK(2, 1), num_labels=3, sigma=1.0, method="coupled")
+except arguments.InvalidInputError as error:
+    print(error)
+"""
+
+
+def test_processes(tmp_path: Path) -> None:
+    """Many slow images are read by several processes: same radii in order, same errors, in a script without a guard."""
+    script = tmp_path / "script.py"
+    script.write_text(PARALLEL)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "image 4: labels must lie in 0..2, got 3..3\n"), done.stderr

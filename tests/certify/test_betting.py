@@ -41,7 +41,8 @@ def claimed(staircase: betting.Staircase, draws: Draws, row: int, alpha: float, 
     """Whether the claim in this row of the staircase and all weaker ones are made at R, each with all of alpha."""
     game, claims = staircase
     needed, blocks = float(-np.log(alpha)), course.blocks(draws, game, claims)
-    log_k = (wealth.wealth(blocks, replace(each, needed=needed), np.array([R]), course) for each in claims[: row + 1])
+    tried = [replace(each, needed=needed) for each in claims[: row + 1]]
+    log_k = (wealth.wealth(bets, np.array([R])) for bets in wealth.bets_of(blocks, tried, course))
     return all(betting.is_proved(each, needed, draws.count)[0] for each in log_k)
 
 
@@ -55,8 +56,9 @@ def floor_one(rule: Threshold) -> Claimed:
 
 def ceiling_of(rule: Threshold, into: int) -> Claimed:
     def is_claimed(d: Draws, alpha: float, course: Course) -> bool:
-        staircase = betting.ceilings(d, rule, alpha, Gaussian(1.0))
-        return claimed(staircase, d, len(staircase[1]) - into, alpha, course)
+        game, claims = betting.ceilings(d, rule, alpha, Gaussian(1.0), course)
+        row = [claim.into for claim in claims].index(into)
+        return claimed((game, claims), d, row, alpha, course)
 
     return is_claimed
 
@@ -162,7 +164,7 @@ def test_bets_on_draws_that_chose_them() -> None:
             draws = read_draws(np.concatenate([earlier, second]), range(12), Threshold(T), 12)
             claim = Claim(out=12, into=0, needed=-np.log(alpha))
             blocks = course.blocks(draws, Game(12, 0, 12, T), [claim])
-            wrong[name] += wealth.wealth(blocks, claim, np.zeros(1), course)[0] >= claim.needed
+            wrong[name] += wealth.wealth(wealth.bets_of(blocks, [claim], course)[0], np.zeros(1))[0] >= claim.needed
     assert too_many(wrong["fresh"], images, alpha) > 1e-4
     assert too_many(wrong["same"], images, alpha) < 1e-6
 

@@ -52,7 +52,10 @@ def cases(shift: Shift = GAUSSIAN_SHIFT):
     yield sets, Game(0, 3, 3, 0.4, shift), Claim(0, 2, 3.0)
     for rule, into in ((Threshold(0.3, 2), 3), (Threshold(0.3, 1), 2)):  # more labels in U and V than a draw can hit
         draws = top_k_draws(rng, rule.k_prime, 3, 4.0)
-        (floor, _), (ceiling, _) = (each(draws, rule, 0.1, Noisy(shift)) for each in (floors, ceilings))
+        (floor, _), (ceiling, _) = (
+            floors(draws, rule, 0.1, Noisy(shift)),
+            ceilings(draws, rule, 0.1, Noisy(shift), ANYTIME),
+        )
         yield draws, floor, Claim(3, 0, 3.0)
         yield draws, ceiling, Claim(0, into, 3.0)
 
@@ -77,7 +80,7 @@ def bets_of(
     radii = RADII if game.shift is GAUSSIAN_SHIFT else FAR
     blocks = course.blocks(draws, game, [claim])
     with overhear(patch, radii) as heard:
-        fast = wealth.wealth(blocks, claim, radii, course)
+        fast = wealth.wealth(wealth.bets_of(blocks, [claim], course)[0], radii)
     return fast, heard, wealth._sets(blocks[0], claim)
 
 
@@ -164,7 +167,7 @@ def test_wealth_just_short(short: float) -> None:
     rng, claim = np.random.default_rng(4), Claim(1, 1, 3.0)
     draws = read_draws(np.where(rng.random((400, 1)) < 0.9, 0, 1), [0], TopK(1, 1), 2)
     block = Block(draws, (100, 400), 400, Game(1, 1, 1), [claim])
-    bets = wealth.Bets(block, claim, wealth._sets(block, claim), fixed_course(400))
+    ((bets,),) = wealth.bets_of([block], [claim], fixed_course(400))
     gained = list(bets._steps(bets.chosen, np.array([0.2]), np.array([claim.needed - short])))
     assert gained[-1][0] > short + 1e-6
 
@@ -175,9 +178,13 @@ def test_reach() -> None:
     for first, course in ((200, fixed_course(4000)), (1600, fixed_course(4000)), (50, fixed_course(1000))):
         claim = Claim(1, 1, 7.0)
         block = Block(draws, (first, first), first, Game(1, 1, 1), [claim])
-        bets = wealth.Bets(block, claim, wealth._sets(block, claim), course)
+        ((bets,),) = wealth.bets_of([block], [claim], course)
         grid = np.linspace(0, bets.options.ends[0], 2000)[:-1]
-        law, x = bets._fair(np.zeros(len(grid), np.int64), grid)
+        own = bets.options
+        rows = (
+            np.repeat(each, len(grid), axis=0) for each in (own.scores, own.ends, own.ladder.gaps, own.ladder.least)
+        )
+        law, x = wealth.fair(*rows, grid, GAUSSIAN_SHIFT)
         rate = claim.needed / course.horizon(first)
         growth = np.log1p(stakes(law, x, np.full(len(grid), rate))[:, None] * x) @ bets.options.law[0]
         assert bets.reach == pytest.approx(grid[np.flatnonzero(growth >= rate)[-1]], abs=0.01)
@@ -202,7 +209,7 @@ def test_many_rivals(course: Course) -> None:
 
     def gained(ranked: np.ndarray) -> np.ndarray:
         block = course.blocks(read_draws(ranked, [0, 1, 2], TopK(3, 3), 80), game, [claim])[-1]
-        bets = wealth.Bets(block, claim, wealth._sets(block, claim), course)
+        ((bets,),) = wealth.bets_of([block], [claim], course)
         every = np.arange(len(bets.options.ends))
         return np.array(list(bets._steps(every, np.full(len(every), 0.3), np.zeros(len(every)))))
 
@@ -325,7 +332,8 @@ def test_fractions(c: int, d: int) -> None:
     threshold = Threshold(0.5)
     for _, claims in (
         top_k_sizes(draws, TopK(3 % c + 1, 2), 0.2, Gaussian(1.0)),
-        *(each(draws, threshold, 0.2, Gaussian(1.0)) for each in (floors, ceilings)),
+        floors(draws, threshold, 0.2, Gaussian(1.0)),
+        ceilings(draws, threshold, 0.2, Gaussian(1.0), ANYTIME),
     ):
         levels = [exp(-claim.needed) for claim in claims]
         assert min(levels, default=1.0) > 0

@@ -5,6 +5,7 @@ The axes of arrays: images, draws, labels (c), true labels (d), sizes (e), terms
 
 import math
 import numbers
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import TypeVar
@@ -18,9 +19,12 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 _Read = TypeVar("_Read")
+_Labels = TypeVar("_Labels")
 
 # Alpha is divided among many bounds; below this the parts would leave what a double can hold.
 _LEAST_ALPHA = 1e-200
+# Images are read by one process for some seconds, and then by several if two are expected to save some seconds.
+_SECONDS_ALONE, _SECONDS_SAVED = 0.5, 1.5
 
 
 def check_count(name: str, value: int, most: int | None = None) -> int:
@@ -102,17 +106,37 @@ def check_distribution(probabilities: ArrayLike, sets: int) -> Floats:
 
 
 def each_image(
-    votes: Iterable[ArrayLike], labels: Iterable[ArrayLike], read: Callable[[ArrayLike, ArrayLike], _Read]
+    votes: Iterable[ArrayLike], labels: Iterable[_Labels], read: Callable[[ArrayLike, _Labels], _Read], slow: int = 0
 ) -> Iterator[_Read]:
-    """What `read` makes of the votes and labels of each image, one by one; an error names the image by its index."""
-    for index, (given, true) in enumerate(zip_longest(votes, labels)):
-        if given is None or true is None:
-            short = "votes" if given is None else "labels"
-            raise InvalidInputError(f"votes and labels must have one entry per image, but {short} ends at {index}")
-        try:
-            yield read(given, true)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"image {index}: {error}") from error
+    """What `read` makes of the votes and labels of each image, in order; an error names the image by its index.
+
+    Of `slow` images the first show how long all take. Where it is worth it, the others are read by a process for each
+    CPU: `read` must then be one that can be pickled, and depend on its arguments alone.
+    """
+    calls = ((read, index, given, true) for index, (given, true) in enumerate(zip_longest(votes, labels)))
+    begin = time.perf_counter()
+    for done, call in enumerate(calls, start=1):
+        yield _one(*call)
+        spent = time.perf_counter() - begin
+        if spent > _SECONDS_ALONE and spent / done * (slow - done) / 2 > _SECONDS_SAVED:
+            break
+    else:
+        return
+    from joblib import Parallel, delayed  # a second to import
+
+    yield from Parallel(-1, return_as="generator", max_nbytes=None)(delayed(_one)(*call) for call in calls)
+
+
+def _one(
+    read: Callable[[ArrayLike, _Labels], _Read], index: int, votes: ArrayLike | None, labels: _Labels | None
+) -> _Read:
+    if votes is None or labels is None:
+        short = "votes" if votes is None else "labels"
+        raise InvalidInputError(f"votes and labels must have one entry per image, but {short} ends at {index}")
+    try:
+        return read(votes, labels)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"image {index}: {error}") from error
 
 
 def is_real(value: object) -> bool:

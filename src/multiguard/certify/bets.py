@@ -138,7 +138,7 @@ def breaking(scores: Floats, gaps: Floats, least: Floats, shift: Shift) -> Float
     low, high = np.zeros(len(scores)), np.full(len(scores), shift.furthest)
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        kept = least + np.einsum("ij,ij->i", gaps, shift.moved(scores, -middle[:, None])) > 0
+        kept = least + np.vecdot(gaps, shift.moved(scores, -middle[:, None])) > 0
         low, high = np.where(kept, middle, low), np.where(kept, high, middle)
     return low
 
@@ -148,8 +148,8 @@ def payoffs(scores: Floats, gaps: Floats, least: Floats, r: Floats, shift: Shift
     z = np.minimum.accumulate(shift.kept(scores), axis=1)
     r = r[:, None]
     slopes = np.minimum.accumulate(shift.slopes(z, r), axis=1)
-    b0 = np.einsum("ij,ij->i", gaps, shift.intercepts(slopes, z, r)) - least
-    b0 += _ROUNDING * (np.einsum("ij,ij->i", gaps, slopes + 1) - least)
+    b0 = np.vecdot(gaps, shift.intercepts(slopes, z, r)) - least
+    b0 += _ROUNDING * (np.vecdot(gaps, slopes + 1) - least)
     x = np.zeros((len(gaps), gaps.shape[1] + 1))
     np.cumsum(gaps * slopes, axis=1, out=x[:, 1:])
     x -= b0[:, None]
@@ -175,14 +175,15 @@ def stakes(law: Floats, x: Floats, rate: Floats) -> Floats:
     """
     most = (1 - _LEAST_PAYOFF) / -x[:, 0]
     target = np.sqrt(2 * np.maximum(rate, 0.0))
-    stake = np.minimum(target / np.sqrt(np.einsum("ij,ij,ij->i", law, x, x)), most)
+    weighed = law * x
+    mean = weighed.sum(axis=1)
+    stake = np.minimum(target / np.sqrt(np.vecdot(weighed, x)), most)
     for _ in range(_NEWTON_STEPS):
-        staked = stake[:, None] * x
-        log_g = np.log1p(staked)
-        divergence = np.einsum("ij,ij->i", law, (1 + staked) * log_g - staked)
-        growth = np.sqrt(2 * np.maximum(divergence, _TINY))
-        slope = np.einsum("ij,ij,ij->i", law, x, log_g) / growth
-        stake = np.minimum(np.maximum(stake + (target - growth) / np.maximum(slope, _TINY), 0.0), most)
+        log_g = np.log1p(stake[:, None] * x)
+        rise = np.vecdot(weighed, log_g)
+        growth = np.sqrt(2 * np.maximum(np.vecdot(law, log_g) + stake * (rise - mean), _TINY))
+        slope = np.maximum(rise / growth, _TINY)
+        stake = np.minimum(np.maximum(stake + (target - growth) / slope, 0.0), most)
     return np.where(target > 0, stake, 0.0)
 
 
@@ -191,6 +192,6 @@ def kelly_stakes(law: Floats, x: Floats) -> Floats:
     low, high = np.zeros(len(x)), (1 - _LEAST_PAYOFF) / -x[:, 0]
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        rising = np.einsum("ij,ij->i", law, x / (1 + middle[:, None] * x)) > 0
+        rising = np.vecdot(law, x / (1 + middle[:, None] * x)) > 0
         low, high = np.where(rising, middle, low), np.where(rising, high, middle)
     return low

@@ -15,7 +15,7 @@ from multiguard.certify.bets import Claim, Game
 from multiguard.certify.draws import MOST_SUBSET_LABELS, Draws, check_order, fixed_permutation, read_draws
 from multiguard.certify.noise import SampledNoise
 from multiguard.certify.rules import Method, Rule, Threshold, TopK
-from multiguard.certify.wealth import ANYTIME, MOST_TOGETHER, Course, fixed_course, reachable, settle, wealth
+from multiguard.certify.wealth import ANYTIME, MOST_TOGETHER, Course, bets_of, fixed_course, reachable, settle, wealth
 
 # The methods that bet: for a number of draws fixed beforehand, and for any number of draws.
 BETTING_METHODS: tuple[Method, ...] = ("coupled", "betting")
@@ -34,10 +34,10 @@ def betting_radii(
     if isinstance(rule, TopK):
         certain = np.full(certain_sizes(draws, rule), np.inf)
         return np.concatenate([certain, claimed(draws, top_k_sizes(draws, rule, alpha, noise), noise, course)]), None
-    stay, enter = staircases(draws, rule, alpha, noise)
-    tested = claimed(draws, enter, noise, course)[::-1]
-    certain = np.full(draws.rivals - len(tested), np.inf)
-    return claimed(draws, stay, noise, course), np.concatenate([tested, certain])
+    stay, enter = staircases(draws, rule, alpha, noise, course)
+    others = np.full(draws.rivals, -np.inf)
+    others[[claim.into - 1 for claim in enter[1]]] = claimed(draws, enter, noise, course)
+    return claimed(draws, stay, noise, course), np.maximum.accumulate(others)
 
 
 def read_bets(method: Method, votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int) -> tuple[Draws, Course]:
@@ -55,11 +55,11 @@ def read_bets(method: Method, votes: ArrayLike, labels: ArrayLike, rule: Rule, n
     return read_draws(given[fixed_permutation(len(given))], labels, rule, num_labels), fixed_course(len(given))
 
 
-def staircases(draws: Draws, rule: Rule, alpha: float, noise: SampledNoise) -> list[Staircase]:
+def staircases(draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, course: Course) -> list[Staircase]:
     """The sizes of `TopK`; the floors and the ceilings of `Threshold`, each with half of alpha."""
     if isinstance(rule, TopK):
         return [top_k_sizes(draws, rule, alpha, noise)]
-    return [floors(draws, rule, alpha / 2, noise), ceilings(draws, rule, alpha / 2, noise)]
+    return [floors(draws, rule, alpha / 2, noise), ceilings(draws, rule, alpha / 2, noise, course)]
 
 
 def certain_sizes(draws: Draws, rule: TopK) -> int:
@@ -81,12 +81,18 @@ def floors(draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise) -> 
     return game, [_claim(d - e, 0, alpha * (1 / d)) for e in range(d)]
 
 
-def ceilings(draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise) -> Staircase:
-    """At most ..., 1, 0 labels outside L come in, but for what is certain; fractions of alpha like ..., 1/6, 1/2."""
+def ceilings(draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise, course: Course) -> Staircase:
+    """At most ..., 1, 0 labels outside L come in, but for what is certain; fractions of alpha like ..., 1/6, 1/2.
+
+    Where V must hold labels that were not hit before the first cut, larger V prove little more: only one is tested.
+    """
     most = rule.hits_at_most(min(draws.rivals, MOST_TOGETHER))
-    sizes = range(min(draws.rivals, rule.most_returned(draws.num_true + draws.rivals)), 0, -1)
+    seen = len(np.unique(draws.rival[: np.searchsorted(draws.draw, course.cuts[0])]))
+    last = min(draws.rivals, rule.most_returned(draws.num_true + draws.rivals), seen + MOST_TOGETHER)
+    sizes = [*range(1, min(seen + MOST_TOGETHER // 2 + 1, last)), last][: draws.rivals]
     part = (1 - 1e-12) * (1 + 1 / max(1, len(sizes)))
-    return Game(0, most, most, rule.t, noise.shift), [_claim(0, m, alpha * (part / (m * (m + 1)))) for m in sizes]
+    claims = [_claim(0, into, alpha * (part / (i * (i + 1)))) for i, into in enumerate(sizes, start=1)]
+    return Game(0, most, most, rule.t, noise.shift), claims[::-1]
 
 
 def _claim(out: int, into: int, alpha: float) -> Claim:
@@ -105,9 +111,10 @@ def claimed(draws: Draws, staircase: Staircase, noise: SampledNoise, course: Cou
         return np.empty(0)
     radii, blocks = noise.betting_r, course.blocks(draws, game, claims)
     reached = [0]  # how many of the radii, from the strongest claim on
-    for claim in reversed(settle(blocks, claims, course)):
+    claims = settle(blocks, claims, course)
+    for claim, bets in reversed(list(zip(claims, bets_of(blocks, claims, course), strict=True))):
         start = reached[-1]
-        log_k = wealth(blocks, claim, radii, course, start, reachable(blocks, claim, radii))
+        log_k = wealth(bets, radii, start, reachable(bets, radii))
         proved = is_proved(log_k, claim.needed, draws.count)
         reached.append(start + int(np.logical_and.accumulate(proved).sum()))
     return np.append(-np.inf, radii)[reached[:0:-1]]

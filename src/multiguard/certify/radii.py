@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -167,7 +168,9 @@ def certified_radii_batch(
     """
     resolved = resolve_noise(sigma, noise)
     read = _reader(rule, num_labels, resolved, alpha, method)
-    return _solved(list(each_image(votes, labels, read)), rule, resolved, alpha, method)
+    slow = (method or default_method(rule, resolved, COUPLED_FROM)) in BETTING_METHODS
+    images = list(each_image(votes, labels, read, length_hint(labels) if slow else 0))
+    return _solved(images, rule, resolved, alpha, method)
 
 
 def exact_radii(
@@ -236,35 +239,43 @@ def certified_size(radii: ArrayLike, radius: ArrayLike) -> Ints:
 def _reader(
     rule: Rule, num_labels: int, noise: Noise, alpha: float, method: Method | None
 ) -> Callable[[ArrayLike, ArrayLike], Radii | VoteCounts]:
-    """A function of the votes and labels of an image: its counts, or its radii if the method takes images one by one.
+    """`_read` with these options, checked; it can be pickled."""
+    rule.check(num_labels)
+    check_method(method or default_method(rule, noise, COUPLED_FROM), rule, noise)
+    return partial(_read, rule=rule, num_labels=num_labels, noise=noise, alpha=check_alpha(alpha), method=method)
+
+
+def _read(
+    votes: ArrayLike,
+    labels: ArrayLike,
+    rule: Rule,
+    num_labels: int,
+    noise: Noise,
+    alpha: float,
+    method: Method | None,
+) -> Radii | VoteCounts:
+    """The counts of an image, or its radii if the method takes images one by one.
 
     By default `coupled` leaves rows to `joint` that fail a test of their order. Given the rows, independent draws fail
     it with probability at most t, and `joint` does not depend on their order: so both, at level alpha / (1 + t), make a
     false claim with probability at most alpha.
     """
-    rule.check(num_labels)
-    check_alpha(alpha)
-    check_method(method or default_method(rule, noise, COUPLED_FROM), rule, noise)
-
-    def read(votes: ArrayLike, labels: ArrayLike) -> Radii | VoteCounts:
-        rows, level = np.atleast_1d(votes), alpha
-        by = method or default_method(rule, noise, len(rows))
-        if method is None and by == "coupled":
-            level /= 1 + _OUT_OF_ORDER
-            if out_of_order(rows, rule, num_labels, _OUT_OF_ORDER) is not None:
-                return _solved([count_votes(rows, labels, rule, num_labels)], rule, noise, level, "joint")[0]
-        if by in BETTING_METHODS:
-            (draws, course), sampled = read_bets(by, rows, labels, rule, num_labels), check_sampled(noise)
-            return _radii(sampled, betting_radii(draws, rule, level, sampled, course))
-        own = own_method(by)
-        if own is not None:
-            true = check_labels(labels, num_labels, allow_none=True).tolist()
-            return Radii(*own.solve(rule.sets(rows, num_labels), true, rule, noise, alpha))
-        if isinstance(noise, BandAblation):
-            return Radii(*enumerated_radii(rows, labels, rule, num_labels, noise))
-        return count_votes(rows, labels, rule, num_labels, layers=by == "joint")
-
-    return read
+    rows, level = np.atleast_1d(votes), alpha
+    by = method or default_method(rule, noise, len(rows))
+    if method is None and by == "coupled":
+        level /= 1 + _OUT_OF_ORDER
+        if out_of_order(rows, rule, num_labels, _OUT_OF_ORDER) is not None:
+            return _solved([count_votes(rows, labels, rule, num_labels)], rule, noise, level, "joint")[0]
+    if by in BETTING_METHODS:
+        (draws, course), sampled = read_bets(by, rows, labels, rule, num_labels), check_sampled(noise)
+        return _radii(sampled, betting_radii(draws, rule, level, sampled, course))
+    own = own_method(by)
+    if own is not None:
+        true = check_labels(labels, num_labels, allow_none=True).tolist()
+        return Radii(*own.solve(rule.sets(rows, num_labels), true, rule, noise, alpha))
+    if isinstance(noise, BandAblation):
+        return Radii(*enumerated_radii(rows, labels, rule, num_labels, noise))
+    return count_votes(rows, labels, rule, num_labels, layers=by == "joint")
 
 
 def _solved(
@@ -388,12 +399,8 @@ def label_radii_batch(
         )
     by = check_method(method, rule, resolved)
     if by != "joint":
-        levels = iter(alphas)
-
-        def alone(given: ArrayLike, true: ArrayLike) -> Floats:
-            return _alone(by, given, true, rule, num_labels, resolved, next(levels))
-
-        return list(each_image(votes, labels, alone))
+        alone = partial(_alone, method=by, rule=rule, num_labels=num_labels, noise=resolved)
+        return list(each_image(votes, zip(labels, alphas, strict=True), alone, slow=len(alphas)))
 
     def read(given: ArrayLike, true: ArrayLike) -> list[VoteCounts]:
         check_labels(true, num_labels, allow_none=True)
@@ -413,9 +420,10 @@ def label_radii_batch(
 
 
 def _alone(
-    method: Method, votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, noise: Noise, alpha: float
+    votes: ArrayLike, given: tuple[ArrayLike, float], method: Method, rule: Rule, num_labels: int, noise: Noise
 ) -> Floats:
-    """(d,) the radius of each label of one image by a method that bets or enumerates."""
+    """(d,) the radius of each label of one image, each at the same alpha, by a method that bets or enumerates."""
+    labels, alpha = given
     own = [[label] for label in np.atleast_1d(labels).tolist()]
     if isinstance(noise, BandAblation):
         return np.array([enumerated_radii(votes, label, rule, num_labels, noise)[0][0] for label in own])

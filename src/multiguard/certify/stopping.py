@@ -16,7 +16,7 @@ from multiguard.certify.draws import Draws, fixed_permutation, read_draws
 from multiguard.certify.noise import Noise, SampledNoise, check_sampled, resolve_noise
 from multiguard.certify.radii import certified_radii
 from multiguard.certify.rules import Method, Rule
-from multiguard.certify.wealth import ANYTIME, BETTING_CUTS, Block, settle, wealth
+from multiguard.certify.wealth import ANYTIME, BETTING_CUTS, Block, bets_of, prepare, settle, wealth
 from multiguard.io.short_repr import short_repr
 
 # A claim may have been made where so many times the growth expected would have been enough.
@@ -142,7 +142,7 @@ def _outlook(
     rising, back = np.unique(r, return_inverse=True)
     empty = np.empty((0, len(rising)))
     claimed, missing, paces = [empty.astype(np.bool_)], [empty], [empty]
-    for game, all_claims in staircases(draws, rule, alpha, noise):
+    for game, all_claims in staircases(draws, rule, alpha, noise, ANYTIME):
         if not all_claims:
             continue
         blocks = ANYTIME.blocks(draws, game, all_claims)
@@ -173,7 +173,7 @@ def _wealth_of(likely: Ints, blocks: Sequence[Block], claims: Sequence[Claim], r
     """(claims, radii) as `wealth`, but 0 for a claim that is not likely to have any, and for all stronger ones."""
     log_k, listed = np.zeros((len(claims), len(radii))), radii <= every[-1]
     for i in likely if listed.any() else ():
-        whole = wealth(blocks, claims[i], every, ANYTIME)
+        whole = wealth(bets_of(blocks, [claims[i]], ANYTIME)[0], every)
         log_k[i, listed] = whole[np.searchsorted(every, radii[listed])]
         if not whole.any():
             break
@@ -186,6 +186,7 @@ def _paces(draws: Draws, game: Game, claims: Sequence[Claim], radii: Floats) -> 
     With n draws seen it has a standard deviation of about 1 / sqrt(2 n).
     """
     block = Block(draws, (draws.count, draws.count), draws.count, game, claims)
+    prepare([(block, block.into(claim)) for claim in claims])
     return np.stack([_pace(block, claim, radii) for claim in claims])
 
 

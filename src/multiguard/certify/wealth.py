@@ -14,7 +14,7 @@ bounded for every T of v labels in two ways, and the lesser one counts (`docs/th
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from itertools import combinations, pairwise
 from math import comb
 
@@ -36,6 +36,7 @@ from multiguard.certify.bets import (
     stakes,
 )
 from multiguard.certify.draws import MOST_SUBSET_LABELS, Draws
+from multiguard.certify.layers import Shift
 
 # The draws after which the bets of `anytime` are chosen again, from all draws before; those before the first are not
 # bet on. They aim at the next of _HORIZONS, and never hurry more than with this fraction of it left.
@@ -110,42 +111,35 @@ def settle(blocks: "Sequence[Block]", claims: Sequence[Claim], course: Course) -
     """
     if len(claims) < 2 or not blocks:
         return list(claims)
+    hopeful = [bets.is_hopeful for (bets,) in bets_of(blocks[:1], claims, course, far=False)]
+    kept = np.where(np.logical_and.accumulate(hopeful), 1.0, _HOPELESS)
     parts = np.exp([-claim.needed for claim in claims])
-    kept = np.full(len(claims), _HOPELESS)
-    for row, claim in enumerate(claims):
-        if not Bets(blocks[0], claim, _sets(blocks[0], claim), course).is_hopeful:
-            break
-        kept[row] = 1.0
     settled = parts * kept * (parts.sum() / (parts * kept).sum())
     return [replace(claim, needed=float(-np.log(part))) for claim, part in zip(claims, settled, strict=True)]
 
 
-def reachable(blocks: "Sequence[Block]", claim: Claim, radii: Floats) -> int:
+def reachable(bets: "Sequence[Bets]", radii: Floats) -> int:
     """How many of the radii, which rise, have bets that can suffice at all, however favourable the draws are."""
-    if not blocks:
+    if not bets:
         return 0
-    growth = most_growth(blocks[0].options(claim).ladder, radii, blocks[0].game.shift)
-    return int(np.count_nonzero((blocks[-1].last - blocks[0].first) * growth >= claim.needed))
+    growth = most_growth(bets[0].options.ladder, radii, bets[0].block.game.shift)
+    return int(np.count_nonzero((bets[-1].block.last - bets[0].block.first) * growth >= bets[0].claim.needed))
 
 
-def wealth(
-    blocks: "Sequence[Block]", claim: Claim, radii: Floats, course: Course, start: int = 0, end: int | None = None
-) -> Floats:
+def wealth(bets: "Sequence[Bets]", radii: Floats, start: int = 0, end: int | None = None) -> Floats:
     """(end - start,) log K of the weakest pair at the radii, which rise, from `start` to `end`.
 
-    It is the best value that it had at the end of a step.
+    It is the best value that it had at the end of a step. `bets` are those of every block against one claim.
     """
     end = len(radii) if end is None else end
-    if not blocks or end <= start:
+    if not bets or end <= start:
         return np.zeros(max(0, end - start))
-    outs = _sets(blocks[0], claim)
-    bets = [Bets(block, claim, outs, course) for block in blocks]
     grids = [each.grid(radii) for each in bets]
     at = [np.searchsorted(grid, radii) for grid in grids]
     first = start
     for places in reversed(at):  # radii with the same bet go together: its stakes follow from the least wealth of them
         first = int(np.searchsorted(places, places[first]))
-    now = np.zeros((len(outs), end - first))
+    now = np.zeros((len(bets[0].outs), end - first))
     best = now.copy()
     for each, grid, places in zip(bets, grids, at, strict=True):
         made = places[first:end] < len(grid)
@@ -205,9 +199,11 @@ class Block:
         self.order = np.argsort(-on_labels, kind="stable")
         self.members = _subsets(self.order, max(claim.out for claim in claims))
         self._overlap = self.members.astype(np.int64) @ draws.patterns.T
-        self._overlaps = (self._overlap[:, None] == np.arange(game.most_in + 1)[:, None]).astype(np.float64)
+        overlaps = self._overlap.T[:, None] == np.arange(game.most_in + 1)[:, None]
+        self._overlaps = overlaps.reshape(self._overlap.shape[1], -1).astype(np.float64)
         self._sizes = tuple(self.members.sum(axis=1).tolist())
-        self._options: dict[int, Options] = {}
+        self._by_size = [(u, np.flatnonzero(np.array(self._sizes) == u)) for u in sorted(set(self._sizes))]
+        self.known: dict[int, Options] = {}
 
     def options(self, claim: Claim) -> Options:
         """What may be bet on, counted in the draws before for a T that is hard to refute.
@@ -215,46 +211,58 @@ class Block:
         A bet made for one T may lose to another. So the counts up to each value of W lie halfway between those of the
         hardest T and the largest of any T.
         """
-        into = claim.into
-        if self.game.threshold is not None:  # where T is never hit before, all larger V have the same options
-            into = min(into, self._rivals_seen + MOST_TOGETHER)
-        if into not in self._options:
-            self._options[into] = self._counted(into)
-        return self._options[into]
+        into = self.into(claim)
+        if into not in self.known:
+            prepare([(self, into)])
+        return self.known[into]
 
-    def _counted(self, into: int) -> Options:
+    def into(self, claim: Claim) -> int:
+        """|V|; under the threshold rule, where T is never hit before, all larger V have the same options."""
+        return claim.into if self.game.threshold is None else min(claim.into, self._rivals_seen + MOST_TOGETHER)
+
+    def counted(self, into: int) -> tuple[tuple[int, ...], Ladders, Floats, Floats]:
+        """The sizes v that are tried, their ladder, the counts along it, and how many draws never seen are added."""
         sizes = _rival_sizes(into, MOST_TOGETHER if self.game.threshold is not None else into)
-        ladder = ladders(self.game, self._sizes, sizes)
-        order = ladder.order.reshape(len(self.members), len(sizes), -1)
-        counts = np.empty(order.shape)
-        for i, v in enumerate(sizes):
-            table = self._tables(into, v if into else 0)
-            along = np.take_along_axis(table, order[:, i, :, None], axis=1)
-            below = np.cumsum(along, axis=1)
-            hardest = below.sum(axis=1).argmax(axis=1)
-            single = below[np.arange(len(below)), :, hardest]
-            counts[:, i] = np.diff((below.max(axis=2) + single) / 2, axis=1, prepend=0.0)
+        ladder, (table, widths) = ladders(self.game, self._sizes, sizes), self._table(into, sizes)
+        every = np.arange(len(self.members))
+        below = np.empty((sum(widths), ladder.order.shape[1], len(every)))  # of each T and S, up to each value of W
+        for u, same in self._by_size:
+            below[:, :, same] = table[:, same][_places(self.game, u, sizes, widths)]
+        for cell in range(1, below.shape[1]):
+            below[:, cell] += below[:, cell - 1]
+        hardness = below.sum(axis=1)
+        counts = np.empty((len(every), len(sizes), below.shape[1]))
+        for i, (start, end) in enumerate(pairwise(np.cumsum([0, *widths]))):
+            hardest = start + hardness[start:end].argmax(axis=0)
+            counts[:, i] = below[start:end].max(axis=0).T + below[hardest, :, every]
+        counts[:, :, 1:] -= counts[:, :, :-1].copy()
+        counts /= 2
         unseen = np.array([_UNSEEN + (_UNSEEN_PER_SIZE / v if into else 0.0) for v in sizes])
-        flat = counts.reshape(ladder.order.shape)
-        law = smoothed(flat, ladder.possible, np.tile(unseen, len(self.members))[:, None])
-        scores = scores_of(law, self.game.shift)
-        return Options(sizes, ladder, flat, law, scores, breaking(scores, ladder.gaps, ladder.least, self.game.shift))
+        return sizes, ladder, counts.reshape(ladder.order.shape), np.tile(unseen, len(self.members))[:, None]
 
-    def _tables(self, into: int, v: int) -> Floats:
-        """(S, cells, T) how often each cell came in the draws before, for T of v labels, the likeliest first."""
-        before, rows, shape = into - v, self._pattern[: self.first], (self._overlap.shape[1], self.game.most_out + 1)
-        is_first_hardest = self.game.most_hits == 1 or v == 1 > self.game.most_in or not 1 <= v <= _MOST_COUNTED
-        near = v if is_first_hardest else min(near_labels(v, _MOST_HARD, v), _MOST_COUNTED, self.rivals - before)
-        if near == v:
-            own = self._ahead[: self.first, into] - self._ahead[: self.first, before]
+    def _table(self, into: int, sizes: tuple[int, ...]) -> tuple[Floats, tuple[int, ...]]:
+        """(b by T by a, S) how often draws before hit a and b labels, for T of each size, the likeliest first.
+
+        And how many T there are of each size.
+        """
+        few = [v if into else 0 for v in sizes if v <= _MOST_COUNTED]
+        low, rows = into - few[-1], self._pattern[: self.first]
+        shape = self._overlap.shape[1], self.game.most_out + 1
+        sets, widths = near_sets(tuple((into - v - low, self._near(into, v), v) for v in few))
+        hits = hit_bits(self._draw[: self._start], self._place[: self._start] - low, len(sets), self.first)
+        seen = [count_sets(rows, hits, sets, shape)]
+        for v in sizes[len(few) :]:
+            own = self._ahead[: self.first, into] - self._ahead[: self.first, into - v]
             flat = np.bincount(rows * shape[1] + own, minlength=shape[0] * shape[1])
-            seen: Floats = flat.reshape(*shape, 1).astype(np.float64)
-        else:
-            hits = hit_bits(self._draw[: self._start], self._place[: self._start] - before, near, self.first)
-            seen = count_sets(rows, hits, subsets(near, v).T, shape)
-        a, b = self.game.cells()
-        table: Floats = np.tensordot(self._overlaps, seen, 1)[:, a, b]
-        return table
+            seen.append(flat.reshape(*shape, 1).astype(np.float64))
+        whole = np.concatenate(seen, axis=2).reshape(shape[0], -1).T @ self._overlaps
+        return whole.reshape(-1, len(self.members)), (*widths, *(1 for _ in seen[1:]))
+
+    def _near(self, into: int, v: int) -> int:
+        """How many labels, from the first that T can hold on, the T of v labels are taken from."""
+        if self.game.most_hits == 1 or v == 1 > self.game.most_in or v == 0:  # the first v are the hardest
+            return v
+        return min(near_labels(v, _MOST_HARD, v), _MOST_COUNTED, self.rivals - into + v)
 
     def within(self, sets: Ints) -> Bools:
         """(sets given, sets tried) whether each S lies within each U."""
@@ -288,36 +296,102 @@ class Block:
         return np.cumsum(np.bincount(keys, minlength=self.last * (most + 1)).reshape(self.last, -1), axis=1)
 
 
+def prepare(wanted: "Sequence[tuple[Block, int]]") -> None:
+    """Make the options of these blocks known, for V of these sizes; all at once, since each step costs time."""
+    wanted = [(block, into) for block, into in dict.fromkeys(wanted) if into not in block.known]
+    if not wanted:
+        return
+    sizes, every, counts, unseen = zip(*(block.counted(into) for block, into in wanted), strict=True)
+    ladder, shift = _joined_ladders(every), wanted[0][0].game.shift
+    law = smoothed(np.concatenate(counts), ladder.possible, np.concatenate(unseen))
+    scores = scores_of(law, shift)
+    ends, start = breaking(scores, ladder.gaps, ladder.least, shift), 0
+    for (block, into), own_sizes, own, own_counts in zip(wanted, sizes, every, counts, strict=True):
+        rows = slice(start, start + len(own_counts))
+        block.known[into] = Options(own_sizes, own, own_counts, law[rows], scores[rows], ends[rows])
+        start = rows.stop
+
+
+def _joined_ladders(every: Sequence[Ladders]) -> Ladders:
+    return Ladders(*(np.concatenate([getattr(each, name) for each in every]) for name in Ladders.__annotations__))
+
+
+def bets_of(
+    blocks: "Sequence[Block]", claims: Sequence[Claim], course: Course, *, far: bool = True
+) -> "list[list[Bets]]":
+    """The bets of each block against each claim; without `far` only whether there is hope."""
+    prepare([(block, block.into(claim)) for claim in claims for block in blocks])
+    outs = {claim.out: _sets(blocks[0], claim) for claim in claims} if blocks else {}
+    found = [[Bets(block, claim, outs[claim.out], course) for block in blocks] for claim in claims]
+    if blocks and claims:
+        _expect([bets for own in found for bets in own], far)
+    return found
+
+
+def _expect(every: "Sequence[Bets]", far: bool) -> None:
+    """Find up to which r each option is expected to reach what is needed; those of all bets at once."""
+    options, shift = [each.options for each in every], every[0].block.game.shift
+    laws, scores, ends = (np.concatenate([getattr(o, name) for o in options]) for name in ("law", "scores", "ends"))
+    ladder, lengths = _joined_ladders([o.ladder for o in options]), [len(o.ends) for o in options]
+    needed = np.repeat([each.claim.needed / each.course.horizon(each.block.first) for each in every], lengths)
+
+    def growth(rows: Ints, r: Floats) -> Floats:
+        """(rows,) the growth that is expected for each r, above what is needed, over that."""
+        gaps, least, target = ladder.gaps[rows], ladder.least[rows], needed[rows]
+        law, x = fair(scores[rows], ends[rows], gaps, least, r, shift)
+        log_g = np.log1p(stakes(law, x, target)[:, None] * x)
+        expected: Floats = np.vecdot(laws[rows], log_g) / target - 1
+        return expected
+
+    at_zero = growth(np.arange(len(ends)), np.zeros_like(ends))
+    starts = np.cumsum([0, *lengths])
+    hopeful = [bool(each.hopes(at_zero[i:j])) for each, (i, j) in zip(every, pairwise(starts), strict=True)]
+    reach = at_zero.copy()
+    left = np.flatnonzero((at_zero >= 0) & np.repeat(hopeful, lengths)) if far else np.empty(0, np.int64)
+    reach[left] = _root(lambda at, r: growth(left[at], r), at_zero[left], ends[left])
+    for each, hope, (i, j) in zip(every, hopeful, pairwise(starts), strict=True):
+        each.is_hopeful = hope
+        each.reached = np.where(each.inside, reach[i:j], -np.inf)
+
+
+def fair(scores: Floats, ends: Floats, gaps: Floats, least: Floats, r: Floats, shift: Shift) -> tuple[Floats, Floats]:
+    """(rows, cells) the laws that just break at r, and the payoffs that have mean 0 for them."""
+    moved = scores - (ends - r)[:, None]
+    return law_of(moved, shift), payoffs(moved, gaps, least, r, shift)
+
+
 class Bets:
-    """The bets in one block: for each U the S and v that are expected to reach the largest r."""
+    """The bets in one block: for each U the S and v that are expected to reach the largest r.
+
+    Attributes:
+        outs: (sets U, d) every U.
+        inside: (sets U, options) whether the S of an option lies within U.
+        is_hopeful: Whether so much growth is expected at r = 0 that the claim may be made.
+        reached: (sets U, options) up to which r each option is expected to reach what is needed; negative without hope.
+    """
+
+    is_hopeful: bool
+    reached: Floats
 
     def __init__(self, block: Block, claim: Claim, outs: Ints, course: Course) -> None:
-        self.block, self.claim, self.course = block, claim, course
+        self.block, self.claim, self.outs, self.course = block, claim, outs, course
         self.options = block.options(claim)
-        self._inside = np.repeat(block.within(outs), len(self.options.sizes), axis=1)
-        self._at_zero = self._growth(np.arange(len(self.options.ends)), np.zeros_like(self.options.ends))
+        self.inside = np.repeat(block.within(outs), len(self.options.sizes), axis=1)
 
-    @property
-    def is_hopeful(self) -> bool:
-        """Whether so much growth is expected at r = 0 that the claim may be made."""
-        return float(np.where(self._inside, self._at_zero, -np.inf).max(axis=1).min()) >= 1 / _HOPE - 1
-
-    @cached_property
-    def _reached(self) -> Floats:
-        """(sets U, options) up to which r each option is expected to reach what is needed; negative where none is."""
-        reach = np.where(self._at_zero >= 0, _root(self._growth, self._at_zero, self.options.ends), self._at_zero)
-        return np.where(self._inside, reach, -np.inf)
+    def hopes(self, at_zero: Floats) -> bool:
+        """Whether the growth that is expected at r = 0 leaves hope."""
+        return float(np.where(self.inside, at_zero, -np.inf).max(axis=1).min()) >= 1 / _HOPE - 1
 
     @property
     def chosen(self) -> Ints:
         """(sets U,) the option of each."""
-        chosen: Ints = self._reached.argmax(axis=1)
+        chosen: Ints = self.reached.argmax(axis=1)
         return chosen
 
     @property
     def reach(self) -> float:
         """The r that is expected to be reached, for the weakest U."""
-        return float(self._reached.max(axis=1).min())
+        return float(self.reached.max(axis=1).min())
 
     def grid(self, radii: Floats) -> Floats:
         """The r that bets are made for, none without hope; a bet made for one r is a bet for every smaller one too."""
@@ -348,10 +422,13 @@ class Bets:
 
     def _steps(self, option: Ints, r: Floats, start: Floats) -> Iterator[Floats]:
         """(pairs,) what is gained by the end of each step, for these options and r, from this wealth on."""
-        law, x = self._fair(option, r)
+        own, shift = self.options, self.block.game.shift
+        gaps, lowest = own.ladder.gaps[option], own.ladder.least[option]
+        law, x = fair(own.scores[option], own.ends[option], gaps, lowest, r, shift)
         least = kelly_stakes(self.options.law[option], x) if self.course.is_eager else np.zeros(len(option))
         a, b = self.block.game.cells()
         slots = (a * (self.block.game.most_out + 1) + b)[self.options.ladder.order[option]]
+        each_pair = np.arange(len(option))[:, None]
         ends = self.block.steps(_STEPS)
         parts = [slice(*part) for part in pairwise([*np.flatnonzero(np.diff(option, prepend=-1)), len(option)])]
         tallies = [self.block.tally(self.claim, *self._option(int(option[part.start])), ends) for part in parts]
@@ -361,7 +438,7 @@ class Bets:
             stake = np.where(rate > 0, np.maximum(stakes(law, x, rate), least), 0.0)
             along = np.log1p(stake[:, None] * x)
             logs = np.zeros((len(option), self.block.game.slots))
-            np.put_along_axis(logs, slots, along, axis=1)
+            logs[each_pair, slots] = along
             for part, tally in zip(parts, tallies, strict=True):
                 gained[part] = tally.add(step, logs[part])
             yield gained.copy()
@@ -370,21 +447,6 @@ class Bets:
         """The index of S, and v."""
         subset, size = divmod(option, len(self.options.sizes))
         return subset, self.options.sizes[size]
-
-    def _fair(self, option: Ints, r: Floats) -> tuple[Floats, Floats]:
-        """(pairs, cells) the law that just breaks at r, and the payoffs that have mean 0 for it."""
-        gaps, least = self.options.ladder.gaps[option], self.options.ladder.least[option]
-        scores = self.options.scores[option] - (self.options.ends[option] - r)[:, None]
-        shift = self.block.game.shift
-        return law_of(scores, shift), payoffs(scores, gaps, least, r, shift)
-
-    def _growth(self, option: Ints, r: Floats) -> Floats:
-        """(pairs,) the growth that is expected of each of these options for its r, above what is needed, over that."""
-        needed = self.claim.needed / self.course.horizon(self.block.first)
-        law, x = self._fair(option, r)
-        log_g = np.log1p(stakes(law, x, np.full(len(option), needed))[:, None] * x)
-        expected: Floats = np.einsum("ij,ij->i", self.options.law[option], log_g) / needed - 1
-        return expected
 
 
 def _root(growth: Callable[[Ints, Floats], Floats], at_zero: Floats, ends: Floats) -> Floats:
@@ -410,6 +472,28 @@ def subsets(labels: int, size: int) -> Ints:
     for row, members in enumerate(sets):
         marks[row, list(members)] = 1
     return marks
+
+
+@cache
+def near_sets(windows: tuple[tuple[int, int, int], ...]) -> tuple[Floats, tuple[int, ...]]:
+    """(labels, sets) every set of so many labels of each window, and how many these are.
+
+    A window is its first label, how many labels it has, and how many a set has.
+    """
+    blocks = []
+    for first, near, size in windows:
+        block = np.zeros((max(first + near for first, near, _ in windows), comb(near, size)))
+        block[first : first + near] = subsets(near, size).T
+        blocks.append(block)
+    return np.concatenate(blocks, axis=1), tuple(block.shape[1] for block in blocks)
+
+
+@cache
+def _places(game: Game, u: int, sizes: tuple[int, ...], widths: tuple[int, ...]) -> Ints:
+    """(T, cells) where each cell is in a table of b by T by a, from the least W up; `widths` T of each size."""
+    (a, b), order = game.cells(), np.repeat(ladders(game, (u,), sizes).order, widths, axis=0)
+    each = np.arange(len(order))[:, None]
+    return np.asarray((b[order] * len(order) + each) * (game.most_in + 1) + a[order])
 
 
 def _sets(first: Block, claim: Claim) -> Ints:
@@ -446,18 +530,18 @@ def near_labels(v: int, most: int, *sizes: int) -> int:
     return labels
 
 
-def count_sets(rows: Ints, hits: Ints, sets: Ints, shape: tuple[int, int]) -> Floats:
+def count_sets(rows: Ints, hits: Ints, sets: Floats, shape: tuple[int, int]) -> Floats:
     """(rows, hits, sets) how many draws of each row hit so many labels of each set.
 
     Args:
         rows: (draws,) the row of each draw.
         hits: (draws,) the labels that each draw hits, one bit each.
-        sets: (labels, sets) the members of each set.
+        sets: (labels, sets) the members of each set, 1 or 0.
         shape: How many rows there are, and how many numbers of hits.
     """
     labels, columns = sets.shape
     kinds, count = np.unique(rows << labels | hits, return_counts=True)
-    own = (kinds[:, None] >> np.arange(labels) & 1) @ sets
+    own = ((kinds[:, None] >> np.arange(labels) & 1).astype(np.float64) @ sets).astype(np.int64)
     keys = ((kinds >> labels)[:, None] * shape[1] + own) * columns + np.arange(columns)
     counted = np.bincount(keys.ravel(), np.repeat(count, columns), minlength=shape[0] * shape[1] * columns)
     return counted.reshape(*shape, columns).astype(np.float64)
@@ -518,9 +602,9 @@ class Losses:
         self.table = table[:, self.used].astype(np.float64)
         if self.is_counted:
             bits = hit_bits(draw, place, self.near, len(row))
-            sizes = (subsets(self.near, size).T for size in (self.v, self.v - 1))
-            counts = [count_sets(row, bits, sets, (steps * depth, span)) for sets in sizes]
-            self.whole, self.fewer = (each.reshape(steps, depth * span, -1) for each in counts)
+            sets, widths = near_sets(((0, self.near, self.v), (0, self.near, self.v - 1)))
+            counts = count_sets(row, bits, sets, (steps * depth, span)).reshape(steps, depth * span, -1)
+            self.whole, self.fewer = counts[:, :, : widths[0]], counts[:, :, widths[0] :]
         zero = np.zeros((1, 1))
         self._weights = self._whole = self._fewer = self._first = self._last = zero
 
