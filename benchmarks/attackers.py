@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING
 from pathlib import Path
-from shutil import copyfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 
 from benchmarks.results import blocks
 from benchmarks.results.drawing import svg_figure
-from benchmarks.results.markdown_tables import markdown
+from benchmarks.results.markdown_tables import csv_link, markdown
 from multiguard.certify import (
     BandAblation,
     Method,
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAGE = Path("docs/attackers.md")
-RECIPES, FIGURE = ("digits-l1", "digits-pixels", "digits-patch"), "digits-patch/attack/attack.svg"
+RECIPES = ("digits-l1", "digits-pixels", "digits-patch")
 SIDES = (0, 16, 32, 48)  # of patches on MS-COCO; 32 x 32 is 2 % of the image
 SIDE = 32
 _WHITE = 3  # the l1-norm of a pixel of three channels from black to white
@@ -72,10 +71,9 @@ def main() -> None:
     options = parser.parse_args()
     made: dict[str, str] = {}
     if options.evidence is not None:
-        made |= coco_blocks(options.evidence, options.page.parent / "images")
+        made |= coco_blocks(options.evidence, options.page.parent)
     if options.digits is not None:
         made |= {name: digits_block(options.digits / name) for name in RECIPES if (options.digits / name).is_dir()}
-        copyfile(options.digits / FIGURE, options.page.parent / "images" / "attack-patch.svg")
     options.page.write_text(blocks.filled(options.page.read_text(encoding="utf-8"), made), encoding="utf-8")
     print(f"{options.page}: {', '.join(made) or 'nothing'}")
 
@@ -93,7 +91,7 @@ class Candidate:
         return [percent_value(float(values[at])) for values in (scores.recall, scores.precision)]
 
 
-def coco_blocks(evidence: Path, images: Path) -> dict[str, str]:
+def coco_blocks(evidence: Path, docs: Path) -> dict[str, str]:
     """The tables of MS-COCO whose votes are there, and the figure."""
     made: dict[str, str] = {}
     patch = evidence / "coco-patch"
@@ -102,9 +100,9 @@ def coco_blocks(evidence: Path, images: Path) -> dict[str, str]:
         sets = [read_votes(folder) for folder in sorted(patch.glob("votes-threshold*"))]
         every = [*top_k_candidates(run), *set_candidates(run, sets)]
         made["patch-votes"] = votes_words(run)
-        made["patch-rules"] = rules_table(every)
+        made["patch-rules"] = f"Every rule: {csv_link(docs, 'patch-rules', *rules_table(every))}."
         made["patch-pairs"] = pairs_table(every)
-        svg_figure(lambda: pairs_figure(every), images, "patch-pairs")
+        svg_figure(lambda: pairs_figure(every), docs / "images", "patch-pairs")
     if (evidence / "coco-l1" / "votes").is_dir():
         run = read_votes(evidence / "coco-l1" / "votes")
         made |= {"l1-votes": votes_words(run), "l1-methods": l1_table(run)}
@@ -156,8 +154,8 @@ def _score(run: Votes) -> float:
     return score
 
 
-def rules_table(every: Sequence[Candidate]) -> str:
-    """Certified recall and precision of some rules, without a patch and with one."""
+def rules_table(every: Sequence[Candidate]) -> tuple[list[str], list[list[str]]]:
+    """Certified recall and precision of some rules, without a patch and with one: heads and rows."""
     shown = [each for each in every if "k = " in each.name or each.name.endswith(tuple(f"t = {t}" for t in SHOWN))]
     heads = ["rule", "recall", "precision", *(f"recall, {side} px" for side in SIDES[1:]), f"precision, {SIDE} px"]
     heads += [f"all labels: recall, {SIDE} px", "precision"]
@@ -165,7 +163,7 @@ def rules_table(every: Sequence[Candidate]) -> str:
     for each in shown:
         clean, sides = each.cells("mean", 0), [each.cells("mean", side)[0] for side in SIDES[1:]]
         rows.append([each.name, *clean, *sides, each.cells("mean", SIDE)[1], *each.cells("pooled", SIDE)])
-    return markdown(heads, rows)
+    return heads, rows
 
 
 def pairs_table(every: Sequence[Candidate]) -> str:

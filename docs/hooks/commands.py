@@ -1,16 +1,19 @@
-"""The page of the command: what each `--help` says, taken from the command itself while the site is built."""
+"""The pages of the command and of its settings: what each `--help` and each config says, taken from the code."""
 
 from typing import Any
 
 from typer.main import get_command
 from typer.testing import CliRunner
 
-_MARKER = "<!-- every command -->"
+_COMMANDS, _SETTINGS = "<!-- every command -->", "<!-- every setting -->"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """The page with the help of every command in place of the marker."""
-    return markdown.replace(_MARKER, _all_help()) if _MARKER in markdown else markdown
+    """The page with the help of every command, or every setting, in place of its marker."""
+    for marker, text in ((_COMMANDS, _all_help), (_SETTINGS, settings)):
+        if marker in markdown:
+            markdown = markdown.replace(marker, text())
+    return markdown
 
 
 def _all_help() -> str:
@@ -29,3 +32,52 @@ def _help(app: Any, name: str) -> str:
     if shown.exit_code != 0:
         raise RuntimeError(f"multiguard {name} --help failed: {shown.output}")
     return shown.output.strip()
+
+
+def settings() -> str:
+    """A table of the fields of each config, by the section of a recipe that they stand in."""
+    from multiguard.attack.config import AttackConfig
+    from multiguard.data import DataConfig
+    from multiguard.evaluate import CertifyConfig
+    from multiguard.evaluate.calibration import CalibrateConfig
+    from multiguard.evaluate.config import SweepConfig
+    from multiguard.models.config import ModelConfig
+    from multiguard.report.config import ReportConfig
+    from multiguard.serve.config import ServeConfig
+    from multiguard.smooth.config import ClusterConfig, PredictConfig, VoteConfig
+    from multiguard.train.config import TrainConfig
+    from multiguard.verify.config import VerifyConfig
+
+    configs = {
+        "data": DataConfig,
+        "model": ModelConfig,
+        "train": TrainConfig,
+        "vote": VoteConfig,
+        "cluster": ClusterConfig,
+        "certify": CertifyConfig,
+        "sweep": SweepConfig,
+        "calibrate": CalibrateConfig,
+        "report": ReportConfig,
+        "predict": PredictConfig,
+        "serve": ServeConfig,
+        "attack": AttackConfig,
+        "verify": VerifyConfig,
+    }
+    return "\n\n".join(f"## {name}\n\n{_table(config)}" for name, config in configs.items())
+
+
+def _table(config: Any) -> str:
+    from msgspec import UNSET
+    from msgspec.structs import fields
+
+    from multiguard.io.config import described_as, field_types
+
+    types = field_types(config)
+    rows = ["| setting | default | meaning |", "|---|---|---|"]
+    for field in fields(config):
+        default = field.default_factory() if callable(field.default_factory) else field.default
+        words, _ = described_as(types[field.name])
+        shown = "" if field.required or default is None or default is UNSET else f"`{default}`"
+        cells = [f"`{field.name}`", "required" if field.required else shown, words]
+        rows.append("| " + " | ".join(cell.replace("|", "\\|").replace("[", "\\[") for cell in cells) + " |")
+    return "\n".join(rows)

@@ -29,8 +29,9 @@ def test_rules(votes, monkeypatch):
     every = list(attackers.top_k_candidates(votes))
     found = make_certificates(CertifyConfig(3, 2), votes)
     mean, pooled = (each.scores for each in curves(found, [0, 2, 32]))
-    row = cells(attackers.rules_table(every))["k' = 2, k = 3"]
-    assert len(row) == 7
+    heads, (row,) = attackers.rules_table(every)
+    assert len(heads) == len(row) == 8
+    assert row.pop(0) == "k' = 2, k = 3"
     for text, value in zip(row[:3], (mean.recall[0], mean.precision[0], mean.recall[1]), strict=True):
         assert 0 <= 100 * value - float(text) < 0.1
     assert every[0].scores["pooled"].precision.tolist() == pooled.precision.tolist()
