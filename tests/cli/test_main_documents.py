@@ -25,6 +25,7 @@ SMALL = {
     "predict": ["--draws", "60"],
     "attack": ["--images", "2", "--set", "steps=2", "--set", "tries=2", "--draws", "30", "--force"],
     "run": ["--force"],
+    "verify": ["--images", "2", "--set", "draws=20"],
 }
 
 
@@ -71,7 +72,7 @@ def needs_only_digits(words):
     name = words[0]
     if name == "serve":
         return False  # it ends with Ctrl-C only
-    if name in ("attack", "calibrate", "certify", "report"):
+    if name in ("attack", "calibrate", "certify", "report", "verify"):
         runs = words[1:3] if "=" in words[1] else words[1:2]
         return all(Path(word.rpartition("=")[2]).is_dir() for word in runs)
     if name == "predict" and "--model" not in words:
