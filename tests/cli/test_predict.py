@@ -4,12 +4,14 @@ import json
 import shutil
 
 import pytest
+from tests.calibrations import calibration_of
 from tests.pipeline.tiny_run import command
 
-from multiguard.evaluate import CalibrateConfig, Calibration, calibration
+from multiguard.evaluate.calibration import _FORMAT as FORMAT
 from multiguard.io.config import to_tree
 from multiguard.io.records import encode_checked
-from multiguard.models import load, spec
+from multiguard.models import spec
+from multiguard.smooth import Smoother
 from multiguard.smooth.calibrated import shipped_name
 
 MODEL = "coco-0.5"
@@ -18,25 +20,10 @@ PHOTO = "src/multiguard/data/photos/cat.jpg"
 
 def write_calibration(file, recall=0.8, radius=0.5, **changes):
     """A calibration of the built-in model, made by hand; its votes were drawn with the form in torch."""
-    classifier = load(MODEL)
-    facts = {"weights_hash": classifier.weights_hash, "classifier_hash": "that of the form in torch"}
-    facts |= {"code_hash": None, "score_threshold": None, "precision": "float32", "clamp": False}
-    made = Calibration(
-        config=CalibrateConfig(recall=recall, radius=radius),
-        k_prime=2,
-        least_hits=4,
-        draws=10,
-        noise="gaussian:0.5",
-        label_names=classifier.label_names,
-        model=classifier.name,
-        classifier=facts | {"noise": "gaussian:0.5"} | changes,
-        images=600,
-        votes_draws=1000,
-        votes=("v",),
-        used=("i",),
-    )
+    made = calibration_of(Smoother(MODEL, sigma=0.5, device="cpu"), recall, radius, k_prime=2, least_hits=4, draws=10)
+    classifier = made.classifier | {"classifier_hash": "that of the form in torch"} | changes
     file.parent.mkdir(exist_ok=True)
-    file.write_bytes(encode_checked(to_tree(made), **calibration._FORMAT))
+    file.write_bytes(encode_checked(to_tree(made.replace(classifier=classifier)), **FORMAT))
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,11 @@
 import io
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from PIL import Image
+from tests.calibrations import calibration_of
 from tests.serve.client import Client
 from torch import nn
 
@@ -15,6 +16,7 @@ from multiguard.serve import ServeConfig, Service
 from multiguard.serve.access import listen
 from multiguard.serve.app import make_server
 from multiguard.smooth import Smoother
+from multiguard.smooth.calibrated import Calibrated
 from multiguard.smooth.config import PredictConfig
 from multiguard.smooth.predictor import Predictor
 
@@ -36,6 +38,13 @@ def make_predictor(rule="top-k", noise=Gaussian(0.5), **options) -> Predictor:  
     smoother = Smoother(Colours(), noise=noise, **how)
     how = TopK(2, 1) if rule == "top-k" else Threshold(0.5)
     return Predictor(smoother, how, SIZE, "colours", PredictConfig(pilot_draws=50, **options))
+
+
+def make_calibrated() -> Predictor:
+    """The same classifier with a calibration, that 12 of 60 draws must have a colour as their best."""
+    one = make_predictor()
+    own = calibration_of(one.smoother)
+    return replace(one, rule=own.rule, calibrated=Calibrated(one.smoother, own))
 
 
 def encode(colour=(230, 90, 20), size=(SIZE, SIZE), kind="PNG") -> bytes:

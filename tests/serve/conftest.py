@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from tests.report.browsing import launched
-from tests.serve.colours import SIZE, Running, encode, make_predictor, serve
+from tests.serve.colours import SIZE, Running, encode, make_calibrated, make_predictor, serve
 
 
 @pytest.fixture(scope="package")
@@ -16,6 +16,11 @@ def running() -> Iterator[Running]:
 @pytest.fixture(scope="package")
 def threshold() -> Iterator[Running]:
     yield from serve(make_predictor("threshold"))
+
+
+@pytest.fixture(scope="package")
+def calibrated() -> Iterator[Running]:
+    yield from serve(make_calibrated())
 
 
 @pytest.fixture(scope="module")

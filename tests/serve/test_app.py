@@ -5,7 +5,9 @@ import hashlib
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from tests.serve.client import until
 from tests.serve.colours import LABELS, SIZE, encode, make_predictor, serve
@@ -14,6 +16,8 @@ from multiguard.certify import BandAblation, Gaussian, PixelAblation
 from multiguard.errors import InvalidInputError
 from multiguard.serve import ServeConfig, Service
 from multiguard.serve.answer import STREAM
+from multiguard.serve.live_page import slider_radii
+from multiguard.serve.runs import _proof
 from multiguard.smooth import LivePrediction
 
 
@@ -138,6 +142,54 @@ def test_attack(running, orange):
     assert weak["smoothed"]["proved"][0] == 0
     assert strong["smoothed"]["proved"] == []
     assert not weak["smoothed"]["contradicted"]
+
+
+def test_first_change(running, orange):
+    """Without a radius the attack is at the first one of the slider at which the classifier without noise changes."""
+    run = running.client.predict(orange).json["run"]
+    found = running.client.ask("POST", f"/api/runs/{run}/attack").json
+    grid = slider_radii(Gaussian(0.5))
+    assert found["radius"] in grid[1:]
+    assert found["bare"]["changed"] or found["radius"] == grid[-1]
+    weaker = [radius for radius in grid[1:] if radius < found["radius"] / 2]
+    again = running.client.ask("POST", f"/api/runs/{run}/attack?radius={weaker[-1]}").json
+    assert not again["bare"]["changed"]
+
+
+def test_calibrated(calibrated, orange, orange_pixels):
+    """The set of a calibration with its promise, of exactly its draws; two requests have different ones."""
+    one, other = (calibrated.client.predict(orange).json for _ in range(2))
+    own = calibrated.service.predictor.calibrated
+    assert one["promise"] == own.calibration.sentence
+    assert one["noise_seed"] != other["noise_seed"]
+    runs = [calibrated.service.runs[each["run"]].live for each in (one, other)]
+    assert not (runs[0].votes == runs[1].votes).all()
+    seed = {"noise_seed": int(one["noise_seed"]), "image_id": one["image"]["sha256"]}
+    found = own.predict(orange_pixels, **seed)
+    assert [(each["index"], each["radius"]) for each in one["labels"]] == list(
+        zip(found.labels, found.radii, strict=True)
+    )
+    assert (one["draws"], one["goal"]) == (60, 60)
+    beyond = calibrated.client.ask("POST", f"/api/runs/{one['run']}/more")
+    assert (beyond.status, "send the image again for fresh ones" in beyond.json["error"]) == (400, True)
+    attacked = calibrated.client.ask("POST", f"/api/runs/{one['run']}/attack?radius=0.1").json
+    assert attacked["smoothed"]["draws"] == 60
+    assert attacked["smoothed"]["after"][0]["label"] == "red"
+    facts = calibrated.client.ask("GET", "/api/model").json
+    assert (facts["rule"], facts["promise"]) == ("calibrated", own.calibration.sentence)
+
+
+def test_repeated_attacks(running, orange):
+    """What fresh draws say against a proof counts less the more often the image was attacked."""
+    run = running.service.runs[running.client.predict(orange).json["run"]]
+    radius = run.live.prediction().radii[0]
+    scores = np.array([[0.1, 0.45, 0.45, 0.0]], np.float32)  # red is the third of the labels, and two are returned
+    found = SimpleNamespace(scores_after=scores)
+    seen = []
+    for run.attacks in (1, 10, 10**4, 10**9):
+        seen.append(_proof(run, found, radius, 100)["contradicted"])
+    assert seen == sorted(seen, reverse=True)
+    assert (seen[0], seen[-1]) == (True, False)
 
 
 def test_labels_without_a_hit(orange):

@@ -89,7 +89,7 @@ def test_more(page):
     """More draws go on from those made, and no radius falls."""
     before = float(row(page, "red").locator(".value").inner_text().split()[-1])
     page.click("#more")
-    page.wait_for_function("document.querySelector('#draws').innerText === '400'")
+    page.locator("#draws", has_text="400").wait_for()
     finish(page)
     assert float(row(page, "red").locator(".value").inner_text().split()[-1]) >= before
 
@@ -125,6 +125,7 @@ def test_errors(page, running):
     finish(page)
     assert page.locator("#error").is_hidden()
     assert "blue" in page.locator("#statement").inner_text()
+    slide_to(page, 0)
     page.click("#attack-it")
     page.locator("#error", has_text="move the slider").wait_for()
     page.problems[:] = [each for each in page.problems if "422" not in each]  # the browser reports the refusal
@@ -234,6 +235,37 @@ def test_phone(opened, scheme):
     )
     assert beyond == []
     assert page.problems == []
+
+
+def test_calibrated(browser, calibrated, tmp_path):
+    """A calibrated answer has its promise; the attack looks for the first radius; the page is saved as one file."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(calibrated.address)
+    assert "at least 80 % of the true labels" in page.locator(".lede").inner_text()
+    choose(page, encode())
+    page.wait_for_selector("#attack-it:not([disabled])")
+    assert page.locator("#more").is_disabled()
+    assert "Returned: red" in page.locator("#statement").inner_text()
+    page.click("#attack-it")
+    page.wait_for_selector("[data-part=smoothed]", timeout=30_000)
+    page.wait_for_selector("#save:not([disabled])")
+    radius = page.locator("#radius-shown").inner_text()
+    assert f"R = {radius}" in page.locator("#attack-heading").inner_text()
+    with page.expect_download() as download:
+        page.click("#save")
+    saved = tmp_path / "result.html"
+    download.value.save_as(saved)
+    text = saved.read_text()
+    assert "<script" not in text
+    requests = []
+    other = context.new_page()
+    other.on("request", lambda request: requests.append(request.url))
+    other.goto(saved.as_uri())
+    assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
+    for words in ("Returned: red", "at least 80 % of the true labels", "The calibrated classifier", "sha256"):
+        assert words in other.locator("body").inner_text()
+    context.close()
 
 
 def test_threshold(browser, threshold):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from scipy import stats
+from tests.calibrations import calibration_of
 
 from multiguard.certify import label_radii
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import CalibrateConfig, Calibration
 from multiguard.smooth import Smoother
 from multiguard.smooth.calibrated import Calibrated, LiveCalibrated
 
@@ -20,24 +20,7 @@ def smoother(scale: float = 1.0, **options) -> Smoother:
 
 
 def calibrated(one: Smoother, **changes) -> Calibrated:
-    """With a calibration made by hand, of this classifier."""
-    facts = {"weights_hash": None, "code_hash": None, "classifier_hash": one.classifier.state_hash()}
-    facts |= {"score_threshold": None, "precision": "float32", "clamp": False, "noise": "gaussian:0.5"}
-    values = {
-        "config": CalibrateConfig(recall=0.8, radius=0.25),
-        "k_prime": 1,
-        "least_hits": 12,
-        "draws": 60,
-        "noise": "gaussian:0.5",
-        "label_names": NAMES,
-        "model": "a model",
-        "classifier": facts,
-        "images": 40,
-        "votes_draws": 100,
-        "votes": ("v",),
-        "used": (),
-    }
-    return Calibrated(one, Calibration(**values | changes))
+    return Calibrated(one, calibration_of(one, **changes))
 
 
 def test_labels():

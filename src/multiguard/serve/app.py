@@ -94,6 +94,8 @@ class Service:
 
     async def _more(self, request: Request) -> Answer:
         run, draws = self._idle_run(request), self._draws(request)
+        if run.live.draws >= run.live.most_draws:
+            raise HTTPException(400, f"all {run.live.draws} draws are made; send the image again for fresh ones")
         if run.live.draws + draws > _MOST_DRAWS:
             raise HTTPException(
                 400, f"a run takes {_MOST_DRAWS} draws at most, and has {run.live.draws}; send the image again"
@@ -148,11 +150,14 @@ class Service:
             raise HTTPException(400, f"draws must be a whole number from 1 to {_MOST_DRAWS}")
         return int(given)
 
-    def _radius(self, request: Request) -> float:
+    def _radius(self, request: Request) -> float | None:
+        """The radius of an attack; None if none is given."""
+        if (given := request.query_params.get("radius")) is None:
+            return None
         noise = self.predictor.smoother.settings.noise
         most = _MOST_TYPICAL * noise.typical_radius
         try:
-            radius = float(request.query_params.get("radius", "nan"))
+            radius = float(given)
         except ValueError:
             radius = math.nan
         if not 0 < radius <= most:

@@ -12,6 +12,7 @@ from multiguard.certify.noise import Noise, check_sampled
 from multiguard.data.image import decode_image, read_image_bytes
 from multiguard.data.sample import Sample
 from multiguard.errors import ImageError, InvalidInputError
+from multiguard.evaluate.calibration import NOT_PROMISED
 from multiguard.io.files import read_regular
 from multiguard.io.rounding import confidence, plain, round_down
 from multiguard.report.page import ASSETS as REPORT_ASSETS
@@ -41,18 +42,22 @@ _LONGEST, _DECIMALS = 6, 4  # of a radius as text: longer ones are rounded down
 def model_facts(predictor: Predictor, config: ServeConfig) -> dict[str, Any]:
     """What the server predicts with, as JSON."""
     settings, how, rule = predictor.smoother.settings, predictor.config, predictor.rule
+    returned: dict[str, Any] = {"rule": rule.name, **rule.options, "pilot_draws": how.pilot_draws}
+    returned["draws"] = config.draws
+    if predictor.calibrated is not None:
+        own = predictor.calibrated.calibration
+        returned = {"rule": "calibrated", "k_prime": own.k_prime, "least_hits": own.least_hits, "draws": own.draws}
+        returned |= {"recall": own.config.recall, "radius": own.config.radius, "confidence": own.config.confidence}
+        returned |= {"promise": own.sentence, "radius_words": predictor.radius_words, "not_promised": NOT_PROMISED}
     return {
         "model": predictor.model,
         "labels": list(predictor.smoother.classifier.label_names),
         "size": predictor.size,
-        "rule": rule.name,
-        **rule.options,
+        **returned,
         **({} if settings.score_threshold is None else {"score_threshold": settings.score_threshold}),
         "noise": str(settings.noise),
         "attacker": settings.noise.attacker,
         "alpha": how.alpha,
-        "pilot_draws": how.pilot_draws,
-        "draws": config.draws,
         "device": str(settings.device),
         "limits": {"bytes": config.bytes, "pixels": config.pixels, "seconds": config.seconds, "requests": config.queue},
         "version": __version__,
@@ -65,7 +70,8 @@ def make_page(predictor: Predictor, config: ServeConfig, examples: Sequence[Exam
 
     facts, noise = model_facts(predictor, config), predictor.smoother.settings.noise
     grid = slider_radii(noise)
-    start = int(np.argmin(np.abs(np.array(grid) - noise.typical_radius / 2)))
+    wanted = facts.get("radius") or noise.typical_radius / 2
+    start = int(np.argmin(np.abs(np.array(grid) - wanted)))
     style = "\n".join(_asset(name) for name in _STYLES)
     script = f'(() => {{\n"use strict";\n{"".join(map(_asset, _SCRIPTS))}}})();\n'
     data = facts | {

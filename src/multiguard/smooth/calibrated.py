@@ -42,14 +42,7 @@ class Calibrated:
     def __init__(self, smoother: "Smoother", calibration: Calibration) -> None:
         if smoother.classifier.num_labels is None:
             raise InvalidInputError("smoother has no label names yet; give Smoother(..., labels=...) those calibrated")
-        classifier = smoother.classifier
-        run = SimpleNamespace(
-            weights_hash=classifier.weights_hash,
-            code_hash=classifier.code_hash,
-            classifier_hash=classifier.state_hash(),
-            **vars(smoother.settings),
-        )
-        check_classifier(calibration, classifier_facts(run), classifier.label_names)
+        check_classifier(calibration, classifier_facts(execution_facts(smoother)), smoother.classifier.label_names)
         self.smoother, self.calibration = smoother, calibration
 
     def predict(
@@ -82,6 +75,7 @@ class LiveCalibrated(LiveVotes):
     def __init__(self, calibrated: Calibrated, image: Image, **options: Any) -> None:
         super().__init__(calibrated.smoother, image, calibrated.calibration.rule, **options)
         self._calibration = calibrated.calibration
+        self.most_draws = self._calibration.draws
 
     def draw(self, draws: int) -> None:
         """Make further draws, but no more than the calibration says in all."""
@@ -112,6 +106,13 @@ class LiveCalibrated(LiveVotes):
             draws=self.draws,
             promise=own.sentence,
         )
+
+
+def execution_facts(smoother: "Smoother") -> SimpleNamespace:
+    """What votes of a classifier would record of it and of its execution, as far as a calibration compares it."""
+    classifier = smoother.classifier
+    hashes = {"weights_hash": classifier.weights_hash, "code_hash": classifier.code_hash}
+    return SimpleNamespace(**hashes, classifier_hash=classifier.state_hash(), **vars(smoother.settings))
 
 
 def shipped_calibrations(spec: str) -> dict[str, Path]:

@@ -134,6 +134,9 @@ class LiveVotes:
     One thread at a time may use it. The arguments are those of `Smoother.predict`.
     """
 
+    pilot_draws = pilot_draws_made = 0
+    most_draws: float = math.inf  # that certify
+
     def __init__(
         self,
         smoother: "Smoother",
@@ -177,6 +180,14 @@ class LiveVotes:
         if votes is None:
             raise InvalidInputError("no draw that certifies is made; draw some first")
         return votes
+
+    def draw(self, draws: int) -> None:
+        """Make so many further draws."""
+        raise NotImplementedError
+
+    def prediction(self) -> Prediction:
+        """What these draws prove; `labels` must be known."""
+        raise NotImplementedError
 
     def check_state(self) -> None:
         """Raises `ModelError` if the model has changed its parameters or buffers since the first draw."""
@@ -242,7 +253,7 @@ class LivePrediction(LiveVotes):
         self._best: Prediction | None = None
 
     @property
-    def pilot_draws_made(self) -> int:
+    def pilot_draws_made(self) -> int:  # type: ignore[override]
         """The draws so far that choose the labels."""
         return self._made("pilot")
 

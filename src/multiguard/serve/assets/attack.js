@@ -1,5 +1,5 @@
 // The attack: original, perturbation and result side by side, for the classifier as it is and for the smoothed one.
-const PARTS = { bare: "The classifier as it is", smoothed: "The smoothed classifier" };
+const PARTS = { search: "the first radius that changes a label", bare: "The classifier as it is", smoothed: data.promise ? "The calibrated classifier" : "The smoothed classifier" };
 const METHODS = { pgd: "Projected gradient descent", random: "A random search (the model has no gradients)" };
 
 function figure(uri, size, caption, ...rest) {
@@ -18,27 +18,31 @@ function labelList(labels, proved, classOf) {
 }
 
 class Attack {
+  // Without a radius the server looks for the first one that changes the classifier without noise.
   start(radius) {
     byId("attack").hidden = false;
     byId("attack-words").textContent = "";
     byId("attacked").replaceChildren();
     byId("attack-status").textContent = "the attack begins";
     byId("attack-progress").style.width = "0";
-    this.radius = radius;
-    byId("attack-heading").textContent = `Attack with R = ${gridText(radius)}`;
+    byId("attack-heading").textContent = radius === null ? "Attack" : `Attack with R = ${gridText(radius)}`;
     byId("attack-heading").focus();
   }
 
   begin(message, run) {
     this.message = message;
     this.size = run.image;
+    this.began = true;
+    byId("attack-heading").textContent = `Attack with R = ${gridText(message.radius)}`;
+    const place = data.grid.indexOf(message.radius);
+    if (place >= 0) moveTo(place);
     byId("attack-words").textContent = `${METHODS[message.method]} looks among the perturbations that are allowed (${message.threat}) for one that changes as many labels as possible, once against each classifier. What it finds is shown, also if it is nothing; that it finds nothing proves nothing.`;
   }
 
   progress({ part, done }) {
-    const share = part === "bare" ? 0.2 * done : 0.2 + 0.8 * done;
+    const share = part === "smoothed" ? 0.3 + 0.7 * done : 0.3 * done;
     byId("attack-progress").style.width = `${100 * share}%`;
-    byId("attack-status").textContent = done === 1 && part === "smoothed" ? "fresh draws evaluate what was found" : `attacking: ${PARTS[part].toLowerCase()}`;
+    byId("attack-status").textContent = done === 1 && part === "smoothed" ? "fresh draws evaluate what was found" : `${part === "search" ? "looking for" : "attacking:"} ${PARTS[part].toLowerCase()}`;
   }
 
   show(part, found) {
@@ -52,11 +56,13 @@ class Attack {
     const missing = smoothed ? found.proved.filter((index) => !found.after.some((each) => each.index === index)) : [];
     const flipped = smoothed ? missing.length : gone.length || came.length;
     const root = element("article", { class: `attacked ${flipped ? "flipped" : "kept"}` },
-      element("h3", {}, PARTS[part]), element("p", { class: "outcome" }, ...this.words(part, found, missing, gone, came)),
-      element("div", { class: "three" },
+      element("h3", {}, PARTS[part]), element("p", { class: "outcome" }, ...this.words(part, found, missing, gone, came)));
+    if (found.norm > 0) {
+      root.append(element("div", { class: "three" },
         figure(this.message.original, this.size, "original", labelList(before, proved, (each) => (stays(each) ? null : "gone"))),
         figure(found.perturbation, this.size, middle),
         figure(found.result, this.size, "result", labelList(after, proved, (each) => (came.includes(each) ? "came" : null)))));
+    }
     root.dataset.part = part;
     byId("attacked").append(root);
   }
@@ -65,7 +71,7 @@ class Attack {
   words(part, found, missing, gone, came) {
     const names = (labels) => listed(labels.map((each) => each.label));
     const changes = [...(gone.length ? [`lost ${names(gone)}`] : []), ...(came.length ? [`gained ${names(came)}`] : [])].join(", ");
-    const change = changes ? `It ${changes}.` : "No label changed.";
+    const change = found.norm === 0 ? "No perturbation that it tried was better than none." : changes ? `It ${changes}.` : "No label changed.";
     if (part === "bare") return [element("b", {}, change), ...(changes ? [] : [" The attack failed."])];
     return [element("b", {}, this.proofWords(found, missing)), ` ${change} By ${found.draws} fresh draws, an estimate.`];
   }

@@ -45,7 +45,7 @@ class Answer {
     showImage(byId("image"), run.image.uri, run.image);
     byId("image-words").textContent = `as the classifier gets it, ${width} × ${height}`;
     byId("seed-words").textContent = `Seed of the noise: ${run.noise_seed}, drawn for this image after it was sent.`;
-    if (!this.claims) byId("statement").textContent = "The first draws choose the labels; the draws after them prove how far each stays.";
+    if (!this.claims) byId("statement").textContent = data.promise ? `${run.goal} draws decide which labels are returned.` : "The first draws choose the labels; the draws after them prove how far each stays.";
     this.progress();
   }
 
@@ -83,7 +83,7 @@ class Answer {
     const value = element("td", { class: "value" });
     const root = element("tr", {}, element("th", { scope: "row" }, nameOf(index)), often, percentCell, far, value);
     root.dataset.label = nameOf(index);
-    return { index, root, hitsFill, radiusFill, percentCell, value, far, hits: 0, radius: null };
+    return { index, root, hitsFill, radiusFill, percentCell, value, often, far, hits: 0, radius: null };
   }
 
   progress() {
@@ -123,17 +123,18 @@ class Answer {
 
   showRow(row, radius, longest) {
     const chosen = this.chosen.includes(row.index);
-    const choosing = !this.chosen.length && this.message?.phase === "pilot";
+    const choosing = !this.claims && (data.promise || !this.chosen.length);
     const proved = row.radius !== null && row.radius > -Infinity;
     row.root.className = !chosen ? "other" : proved ? (row.radius >= radius ? "holds" : "") : "unproved";
     row.hitsFill.style.width = `${100 * row.hits}%`;
+    if (data.promise) row.often.style.setProperty("--least", data.least_hits / data.draws);
     row.percentCell.textContent = `${row.hits > 0 && row.hits < 0.01 ? "<1" : Math.round(100 * row.hits)} %`;
     row.far.style.setProperty("--cursor", radius / longest);
     row.radiusFill.hidden = !proved;
     row.radiusFill.classList.toggle("endless", row.radius === Infinity);
     row.radiusFill.style.width = proved ? `${100 * Math.min(1, row.radius / longest)}%` : "0";
     const words = row.radius === Infinity ? "cannot fail" : `stays up to ${!proved ? "" : data.whole ? row.radius : roundedDown(row.radius, 2)}`;
-    row.value.textContent = !chosen ? (choosing ? "" : "not chosen") : proved ? words : "unconfirmed";
+    row.value.textContent = !chosen ? (choosing ? "" : data.promise ? "not returned" : "not chosen") : proved ? words : "unconfirmed";
   }
 
   // In words: which labels are proved at this radius, and how many of them together.
@@ -147,9 +148,10 @@ class Answer {
     byId("count").textContent = `${proved.length} of ${all}`;
     const target = byId("statement");
     const where = element("span", { class: "nowrap" }, `R = ${gridText(radius)}`);
+    const returned = data.promise ? ["Returned: ", element("b", {}, listed(this.claims.labels.map((each) => each.label))), ". "] : [];
     const parts = !all ? ["No label is returned often enough, so there is none to prove."]
-      : proved.length ? [element("b", {}, listed(proved.map((each) => each.label))), ` provably ${proved.length > 1 ? "stay" : "stays"} under ${data.threats[state.index]}.`]
-      : ["No label is proved at ", where, ` after ${this.claims.draws} draws${this.running ? ", so far" : ""}.`];
+      : proved.length ? [...returned, element("b", {}, listed(proved.map((each) => each.label))), ` provably ${proved.length > 1 ? "stay" : "stays"} under ${data.threats[state.index]}.`]
+      : [...returned, data.promise ? "No label alone is proved at " : "No label is proved at ", where, data.promise ? "." : ` after ${this.claims.draws} draws${this.running ? ", so far" : ""}.`];
     const words = parts.map((part) => (typeof part === "string" ? part : part.textContent)).join("");
     if (target.textContent !== words) target.replaceChildren(...parts);
     byId("together").textContent = this.togetherWords(radius, proved.length, all);

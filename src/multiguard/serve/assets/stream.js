@@ -26,8 +26,10 @@ function showError(error) {
 function setRunning(running, attacking = false) {
   answer.running = running && !attacking;
   byId("stop").disabled = !running;
-  byId("more").disabled = running || !answer.run;
-  byId("attack-it").disabled = running || !answer.run || !answer.message;
+  const complete = data.promise && answer.claims;
+  byId("more").disabled = running || !answer.run || complete;
+  byId("attack-it").disabled = running || !answer.message || (data.promise && !complete);
+  byId("save").disabled = running || !answer.claims;
 }
 
 const ENDS = { stopped: "stopped", time: "the time for one request is over", draws: "done" };
@@ -72,6 +74,7 @@ async function follow(path, options = {}, attacking = false) {
 function predict(image) {
   if (image.size > data.limits.bytes) return showError(new Error(`the file has ${Math.ceil(image.size / 1e6)} MB; the server takes ${data.limits.bytes / 1e6} MB at most`));
   answer.reset();
+  attack.began = state.moved = false;
   byId("live").hidden = false;
   byId("drop").classList.add("compact");
   byId("attack").hidden = true;
@@ -92,15 +95,30 @@ byId("stop").addEventListener("click", () => {
   setRunning(false);
 });
 byId("more").addEventListener("click", () => follow(post("more")));
+// The first attack is at a radius where something happens; later ones, or with a slider that was moved, at the slider's.
 byId("attack-it").addEventListener("click", () => {
-  const radius = currentRadius();
+  const radius = state.moved || attack.began ? currentRadius() : null;
   if (radius === 0) return showError(new Error("a perturbation of norm 0 changes nothing; move the slider to a larger radius"));
   attack.start(radius);
-  return follow(`${post("attack")}?radius=${radius}`, {}, true);
+  return follow(`${post("attack")}${radius === null ? "" : `?radius=${radius}`}`, {}, true);
 });
-slider.addEventListener("input", () => {
-  state.index = Number(slider.value);
+function moveTo(index) {
+  slider.value = state.index = index;
   answer.update();
+}
+slider.addEventListener("input", () => {
+  state.moved = true;
+  moveTo(Number(slider.value));
+});
+// The page as it is, as one file: without scripts and controls.
+byId("save").addEventListener("click", () => {
+  const copy = document.documentElement.cloneNode(true);
+  for (const each of copy.querySelectorAll("script, noscript, #source, .skip, .actions, .meter, .status, datalist, input, [hidden], .unseen, .scale, [for]")) each.remove();
+  copy.querySelector(".dial")?.prepend(`R = ${gridText(currentRadius())}`);
+  copy.querySelector("footer").textContent = `Saved ${new Date().toISOString().slice(0, 16).replace("T", " ")} UTC by multiguard ${data.version}. sha256 of the image file: ${answer.run.image.sha256}.`;
+  const page = URL.createObjectURL(new Blob([`<!doctype html>\n${copy.outerHTML}`], { type: "text/html" }));
+  element("a", { href: page, download: "multiguard-result.html" }).click();
+  setTimeout(() => URL.revokeObjectURL(page), 1000);
 });
 addEventListener("pagehide", () => current?.abort());
 for (const tick of document.querySelectorAll(".ticks span")) {
