@@ -121,6 +121,10 @@ def make_predictor(model: ModelConfig, config: PredictConfig) -> Predictor:
     ranks = None if rule.k_prime is None else min(max(rule.k_prime, 1), labels)
     noise = parse_noise(text, None if side is None else (side, side))
     smoother = Smoother(classifier, noise=noise, k_max=ranks, device=config.device, **how)
+    if calibration and how["precision"] == "float32" and smoother.settings.device.startswith("cuda"):
+        from multiguard.smooth.torch_engine import forbid_tf32
+
+        forbid_tf32()
     if calibration and config.calibration is None:  # of both forms of a built-in model, whose weights are compared
         state = {"classifier_hash": smoother.classifier.state_hash()}
         calibration = calibration.replace(classifier=calibration.classifier | state)

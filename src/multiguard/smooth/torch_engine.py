@@ -240,6 +240,11 @@ def torch_execution(device: str) -> dict[str, Any]:
     }
 
 
+def forbid_tf32() -> None:
+    """Let float32 be float32 in this process, on every GPU."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+
+
 def _allows_tf32(backend: Any, legacy: Any) -> bool:
     """Whether float32 may be rounded to TF32; torch refuses to read the old flag once the new one is set."""
     precision = getattr(backend, "fp32_precision", None)
