@@ -81,8 +81,9 @@ def test_agreement(home):
 def test_adaptive_sets_without_truth(home):
     """Adaptive votes of sets, certified for labels that pilot draws chose, are verified in the same way."""
     adaptive = ["--rule", "threshold", "--draws", "adaptive", "--set", "max_draws=60"]
-    adaptive += ["--radius", 0.2, "--threshold", 0.5]
-    assert command(*VOTE, *adaptive, "--no-labels", "--out", "a/votes")[0] == 0
+    adaptive += ["--radius", 0.2, "--set", "threshold=0.5"]
+    code, _, err = command(*VOTE, *adaptive, "--no-labels", "--out", "a/votes")
+    assert code == 0, err
     certify = ["certify", "a/votes", "--threshold", 0.5, "--no-labels"]
     assert command(*certify, "--out", "a/certificates")[0] == 0
     code, out, err = command("verify", "a/certificates", *MODEL, "--images", 2, "--set", "draws=9")

@@ -71,6 +71,7 @@ certify: {{k: 4, k_prime: 2, alpha: 0.05}}
         (ADAPTIVE, "alpha: 0.05", "alpha: 0.05, draws: 50", "certify.draws takes the first so many draws"),
         (ADAPTIVE, "alpha: 0.05", "methods: [joint]", "certify.methods: only betting may certify adaptive votes"),
         (ADAPTIVE, "\ncertify", "\nsweep: {n: [50]}\ncertify", "sweep.n takes the first so many draws"),
+        (ADAPTIVE, "\ncertify", "\ncalibrate: {recall: 0.8, radius: 0}\ncertify", "needs the same number of draws"),
     ],
 )
 def test_recipe_mistakes(text, was, becomes, message):

@@ -129,7 +129,7 @@ def test_until(tmp_path, home):
     assert not (home / "run" / "certificates").exists()
     code, _, err = rerun(home, "--until", "votes")
     assert code == 2
-    assert "'votes' is none of train, vote, certify, report" in err
+    assert "'votes' is none of train, vote, calibrate, certify, report" in err
 
 
 def test_arms(home):
@@ -264,3 +264,23 @@ def test_foreign_folder(tmp_path):
     assert code == 2
     assert "is not a run folder; name another with --out" in err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "tiny.yaml"]
+
+
+def test_calibrate(home):
+    """A recipe with a section `calibrate` writes a calibration, which the page shows; nothing to promise leaves none."""
+    run, section = home / "run", ["--set", "calibrate.radius=0", "--set"]
+    code, out, err = rerun(home, *section, "calibrate.recall=0.3")
+    assert code == 0, err
+    assert "calibrate: On average the returned labels hold at least 30 % of the true labels" in out
+    assert skipped(out) == ["train", "vote", "certify"]
+    assert "What you can promise" in (run / "report.html").read_text(encoding="utf-8")
+    assert rerun(home, *section, "calibrate.recall=0.3", "--until", "calibrate")[1].count("skipped") == 3
+    code, out, _ = command("verify", run)
+    assert code == 0, out
+    code, out, _ = rerun(home, *section, "calibrate.recall=0.9")
+    assert code == 0
+    assert "calibrate: recall: a promise of 90 % takes at least" in out
+    assert not (run / "calibration.json").exists()
+    assert "What you can promise" not in (run / "report.html").read_text(encoding="utf-8")
+    code, _, err = rerun(home, "--until", "calibrate")
+    assert (code, "no section of that name" in err) == (2, True)

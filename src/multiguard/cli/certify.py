@@ -84,12 +84,12 @@ def certify_command(
 def _show(written: "Results") -> None:
     """Print the scores, and what they mean."""
     from multiguard.cli.score_table import show_scores
-    from multiguard.report.words import closing_sentence
+    from multiguard.report.words import promises
 
     show_scores(written, PlainConsole())
     if (reason := _why_nothing(written)) is not None:
         echo(f"\nnote: {reason}")
-    echo(f"\n{fill(closing_sentence(written), 80)}")
+    echo(f"\n{fill(promises(written), 80)}")
 
 
 def _why_nothing(written: "Results") -> str | None:

@@ -51,8 +51,9 @@ def report_command(
 
 
 def _make_page(folder: Path, part: dict[str, Any], out: Path | None, root: Path | None, force: bool) -> None:
+    from multiguard.evaluate.calibration import calibration_beside
     from multiguard.report import commands_of, report, report_files
-    from multiguard.report.words import closing_sentence
+    from multiguard.report.words import promises
     from multiguard.run.arms import beside_certificates, find_certificates, read_arms, run_report
 
     config, commands = run_report(folder)
@@ -66,6 +67,7 @@ def _make_page(folder: Path, part: dict[str, Any], out: Path | None, root: Path 
             config.replace(**part),
             {"": main},
             beside=others,
+            calibration=calibration_beside(find_certificates(folder)[""], main),
             out=page,
             root=root,
             commands=commands,
@@ -73,7 +75,7 @@ def _make_page(folder: Path, part: dict[str, Any], out: Path | None, root: Path 
             progress=lambda done, total: progress("reporting", done, total),
         )
     _, figures, tables = report_files(page)
-    for line in [*study.notes, f"figures and tables: {figures}, {tables}", fill(closing_sentence(main), 80)]:
+    for line in [*study.notes, f"figures and tables: {figures}, {tables}", fill(promises(main), 80)]:
         echo(line)
     echo(f"report: {page}")
 

@@ -28,10 +28,16 @@ _Set = Annotated[
     list[str] | None,
     Option("--set", help="Change the recipe, as in data.root=DIR; repeat for several.", metavar="KEY=VALUE"),
 ]
-_Until = Annotated[str, Option(help="The last step to do: train, vote, certify or report.")]
+_Until = Annotated[str, Option(help="The last step to do: train, vote, calibrate, certify or report.")]
 _Force = Annotated[bool, Option("--force", help="Discard work of other settings, and write beside files of others.")]
 _MOST_SHOWN = 12  # images without labels whose predictions are printed
-_OUTPUTS = {"train": "model", "vote": "votes", "certify": "certificates", "report": "report.html"}
+_OUTPUTS = {
+    "train": "model",
+    "vote": "votes",
+    "calibrate": "calibration.json",
+    "certify": "certificates",
+    "report": "report.html",
+}
 
 
 def run_command(
@@ -41,7 +47,7 @@ def run_command(
     until: _Until = "report",
     force: _Force = False,
 ) -> None:
-    """Train, vote, certify and report as a recipe says, skipping every step whose inputs have not changed.
+    """Train, vote, calibrate, certify and report as a recipe says, skipping every step whose inputs have not changed.
 
     The same command resumes after an interruption.
 
@@ -58,7 +64,7 @@ def _run(recipe: "Recipe", out: Path, until: str, force: bool) -> None:
     from multiguard.cli.score_table import show_scores
     from multiguard.cli.train import show_epoch
     from multiguard.models.loading import runs_code
-    from multiguard.report.words import closing_sentence
+    from multiguard.report.words import promises
     from multiguard.run import Observer, run
 
     if until not in _OUTPUTS:
@@ -83,7 +89,7 @@ def _run(recipe: "Recipe", out: Path, until: str, force: bool) -> None:
             show_predictions(results, PlainConsole())
             print_line("")
         show_scores(results, PlainConsole())
-        print_line(f"\n{fill(closing_sentence(results), 80)}")
+        print_line(f"\n{fill(promises(results), 80)}")
     if seconds:
         print_line(f"time: {', '.join(f'{kind} {taken:.0f} s' for kind, taken in seconds.items())}")
     print_line(f"{until}: {out / _OUTPUTS[until]}")

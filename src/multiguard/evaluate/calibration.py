@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from multiguard.io.writer import staged
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
+    from multiguard.evaluate.results import Results
     from multiguard.votes import Votes
 
 CALIBRATION_NAME = "calibration.json"
@@ -252,6 +254,19 @@ def read_calibration(path: str | Path) -> Calibration:
         raise DataError(f"{path} cannot be used: {error}; calibrate again to write it") from error
 
 
+def calibration_beside(certificates: Path, run: Results) -> Calibration | None:
+    """The calibration in the folder that the certificates are in, if there is one of their classifier and noise."""
+    path = certificates.parent / CALIBRATION_NAME
+    if not path.is_file():
+        return None
+    found = read_calibration(path)
+    try:
+        check_classifier(found, classifier_facts(SimpleNamespace(**run.provenance)), run.certificates.label_names)
+    except InvalidInputError:
+        return None
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Counts:
     """The hits of some images, and their labels; images are rows."""
@@ -345,9 +360,11 @@ def _calibrate(
 
     costs = list[tuple[bool, float]]()
     for candidate in range(len(candidates)) if len(candidates) > 1 else ():
-        costs.append(part(candidate, choosing).cost(1 - config.recall))
         if progress is not None:
-            progress(len(costs), len(candidates))
+            progress(candidate, len(candidates))
+        costs.append(part(candidate, choosing).cost(1 - config.recall))
+    if progress is not None:
+        progress(len(candidates), len(candidates))
     best = min(range(len(costs)), key=costs.__getitem__, default=0)
     run, own, test = votes[candidates[best][0]].provenance, part(best, setting), part(best, testing)
     sure = config.confidence if config.confidence is None or config.wrong is None else (1 + config.confidence) / 2

@@ -23,9 +23,10 @@ from multiguard.evaluate import (
     radius_grid,
 )
 from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.evaluate.intervals import TEST_SET_ERROR
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.names import as_cell, unknown_name
-from multiguard.io.rounding import plain
+from multiguard.io.rounding import percent, plain, plain_percent
 from multiguard.io.short_repr import short_repr
 from multiguard.report.config import ReportConfig
 from multiguard.report.page import family_data, render_page, write_text
@@ -179,7 +180,7 @@ def compare_runs(config: ReportConfig, runs: Runs) -> Leaderboard:
         own = {averaging: made[averaging] for averaging in AVERAGINGS}
         contenders.append(Contender(name, run, method, proved[name], own, found))
     title = f"{len(contenders)} certificates on {dataset_title(next(iter(runs.values())).provenance)}"
-    notes = tuple(_notes(runs, images))
+    notes = (*_notes(runs, images), *(_promised(each, level) for each in contenders))
     return Leaderboard(config.title or title, level, tuple(table.tolist()), images, tuple(contenders), notes)
 
 
@@ -284,6 +285,20 @@ def _common_images(runs: Runs) -> tuple[str, ...]:
         if (other := next((i for i in common if truth[i] != truths[first][i]), None)) is not None:
             raise InvalidInputError(f"{name} and {first} disagree on the true labels of {other}; use the same labels")
     return tuple(common)
+
+
+def _promised(contender: Contender, level: float) -> str:
+    """What holds of a run on the common images together, and on images like them, at the first radius of the noise."""
+    proved, curve = contender.certificates, contender.curves["mean"]
+    assert curve.bands is not None
+    index = int(np.argmin(np.abs(curve.scores.radius - proved.noise.typical_radius)))
+    test, like = (percent(float(each[1][index])) for each in (curve.bands.test_set, curve.bands.population))
+    sure = "without exception" if proved.noise.enumerated else f"with probability {plain(1 - TEST_SET_ERROR)}"
+    where = proved.noise.radius_words(float(curve.scores.radius[index]))
+    return (
+        f"{contender.name} at {where}: at least {test} of an image\u2019s labels stay on average over these images, "
+        f"{sure}; over images like these {like}, with {plain_percent(level)} % confidence."
+    )
 
 
 def _notes(runs: Runs, images: Sequence[str]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from multiguard.data import DataConfig, IndexedDataset
 from multiguard.data.sample import Progress
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import Results
+from multiguard.evaluate.calibration import Calibration
 from multiguard.io.config import from_tree, to_tree
 from multiguard.io.files import check_inside
 from multiguard.io.writer import staged
@@ -28,6 +29,7 @@ def report(
     runs: Runs,
     *,
     beside: Runs | None = None,
+    calibration: Calibration | None = None,
     out: Path | None = None,
     root: Path | None = None,
     commands: Sequence[str] | None = None,
@@ -44,6 +46,7 @@ def report(
         config: What the page shows; with `methods`, the methods of one run are compared too.
         runs: The runs by name; of several, each is compared with the baseline on the images that all have.
         beside: With one run, those of its recipe at other noise or with other training, for further figures.
+        calibration: With one run, one of its classifier and noise: what can be promised.
         out: The page, if the name ends in .html, or the folder for it; nothing is written without.
         root: Where the images are, if not where they were voted on.
         commands: The commands that the page of a run shows; by default those that its certificates name.
@@ -67,7 +70,7 @@ def report(
         raise InvalidInputError(f"{name} is about a comparison: name another run, or several methods")
     (main,), others = runs.values(), beside or {}
     shown = commands_of([main, *others.values()]) if commands is None else commands
-    study = Study(main, others, config.title or run_title(main), shown)
+    study = Study(main, others, config.title or run_title(main), shown, calibration)
     images, missing = _images(main, root) if config.images else (None, None)
     study.notes.extend([f"the page shows no images: {missing}"] if missing else [])
     if out is not None:
@@ -103,6 +106,7 @@ def _write(
         "title": study.title,
         "report": to_tree(config),
         "certificates": _hashes({"": study.main, **study.beside}),
+        "calibration": study.calibration and to_tree(study.calibration),
         "images": study.notes if images is None else [*images.origins],
         "folders": names,
         "multiguard": __version__,

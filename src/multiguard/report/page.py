@@ -18,11 +18,14 @@ from multiguard.data import Dataset
 from multiguard.data.sample import Progress
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Certificates, Curve, Results
+from multiguard.evaluate.calibration import NOT_PROMISED, Calibration
 from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.evaluate.intervals import TEST_SET_ERROR
 from multiguard.evaluate.scores import certified_sizes
 from multiguard.io.files import require_folder, write_atomically
 from multiguard.io.records import decode_json
-from multiguard.io.rounding import confidence, plain, plain_percent, up_to_digits
+from multiguard.io.rounding import confidence, percent_value, plain, plain_percent, up_to_digits
+from multiguard.report.offers import offered
 from multiguard.report.study import Family, Study
 from multiguard.report.thumbnails import Thumbnail, make_thumbnails
 from multiguard.report.words import (
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
 ASSETS = Path(__file__).parent / "assets"
 _SCRIPTS = (
     *("elements.js", "charts.js", "families.js", "address.js"),
-    *("labels.js", "card.js", "gallery.js", "instrument.js"),
+    *("offers.js", "labels.js", "card.js", "gallery.js", "instrument.js"),
 )
 _HTML_SPECIAL = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 _MOST_IMAGES, _WEAKEST = 1000, 800  # of a page without a number of images to show
@@ -118,7 +121,7 @@ def _page_text(
     return render_page("report.html", _SCRIPTS, data, **values, **words, **_scores(study))
 
 
-def page_again(text: str, main: Results, beside: Mapping[str, Results]) -> str:
+def page_again(text: str, main: Results, beside: Mapping[str, Results], calibration: Calibration | None = None) -> str:
     """What the page `text` must be if it is made of these certificates, with its own title, commands and thumbnails.
 
     A text that is no page raises `ValueError`.
@@ -127,7 +130,7 @@ def page_again(text: str, main: Results, beside: Mapping[str, Results]) -> str:
     try:
         stored = decode_json("" if found is None else found[1], dict[str, Any])
         made, gallery = stored["made"], stored["made"]["gallery"]
-        study = Study(main, beside, made["title"], made["commands"])
+        study = Study(main, beside, made["title"], made["commands"], calibration)
         looks = {one["id"]: (*one["thumbnail"], one["looks"]) for one in stored["images"] if one["thumbnail"]}
         thumbnails = {name: (pixels, height, width, more) for name, (pixels, width, height, more) in looks.items()}
         flags = {"gallery": gallery, "replaced": made["replaced"], "given": made["given"]}
@@ -173,6 +176,9 @@ def _words(study: Study) -> dict[str, Any]:
         "failure_words": failure_words(study.main),
         "label_method": label_method(study.main),
         "confidence": confidence(study.config.alpha),
+        "calibration": study.calibration,
+        "offers": study.calibration and offered(study.calibration),
+        "not_promised": NOT_PROMISED,
         "unconfirmed": int(np.isneginf(proved.label_radii.values).sum()),
         "labels": len(proved.labels.values),
         "provenance": list(_provenance(study)),
@@ -188,6 +194,9 @@ def _scores(study: Study) -> dict[str, Any]:
         "headline": {each.key: each.text(float(each.values(curve)[start])) for each in measures},
         "whose": whose_labels(study.labelled)["mean"],
         "closing": closing_sentence(study.main, float(study.grid[start])),
+        "floors": curve.bands
+        and [percent_value(float(each[1][start])) for each in (curve.bands.test_set, curve.bands.population)],
+        "surely": plain_percent(1 - TEST_SET_ERROR),
         "clean": {
             name: {each.key: each.text(float(getattr(scores, each.key))) for each in measures if each.is_fraction}
             for name, scores in clean.items()
@@ -256,6 +265,7 @@ def _page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thum
         },
         "staying": {method: staying_labels(study.main, grid, method).tolist() for method in methods},
         "families": [family_data(family) for family in study.families],
+        "offers": study.calibration and offered(study.calibration),
         "labelNames": list(certificates.label_names),
         "labels": [
             {"name": each.label, "images": each.images, "certified": each.certified.tolist()}
@@ -293,6 +303,8 @@ def family_data(family: Family) -> dict[str, Any]:
 def _curve(curve: Curve) -> dict[str, Any]:
     scores: dict[str, Any] = {score: getattr(curve.scores, score).tolist() for score in (*_FLOORS, "false_ceiling")}
     bands = curve.bands and {score: [end.tolist() for end in getattr(curve.bands, score)] for score in _FLOORS}
+    if curve.bands is not None:
+        scores |= {"test_set": curve.bands.test_set[1].tolist(), "population": curve.bands.population[1].tolist()}
     return {**scores, "bands": bands}
 
 

@@ -29,6 +29,7 @@ from multiguard.evaluate import (
     label_scores,
     prediction_scores,
 )
+from multiguard.evaluate.calibration import Calibration
 from multiguard.evaluate.certificates import Labels
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.io.rounding import percent_value, plain, round_up
@@ -164,6 +165,7 @@ class Study:
     beside: Runs = field(default_factory=dict)  # by name, those with other noise, in the votes or in training
     title: str = "Certified robustness"
     commands: Sequence[str] = ()  # the command lines that reproduce it, in order
+    calibration: Calibration | None = None  # of the main run's classifier and noise: what can be promised
     notes: list[str] = field(default_factory=list)  # what `report` has to say of the page: images not shown, failures
 
     __repr__ = short_repr

@@ -14,8 +14,9 @@ from multiguard.certify.arguments import Ints
 from multiguard.evaluate import Attacks, Curve, Results
 from multiguard.evaluate.attacks import BEST
 from multiguard.evaluate.config import is_one_claim
+from multiguard.evaluate.intervals import TEST_SET_ERROR, mean_bands, surely_staying
 from multiguard.evaluate.scores import failed_words
-from multiguard.io.rounding import plain
+from multiguard.io.rounding import percent, plain, plain_percent
 
 METHOD_NAMES = {"paper": "paper (Theorem 1)", "jia": "Jia et al."}  # others are called what they are
 ATTACK_NAMES = {"pgd": "gradients (PGD)", "random": "random search", BEST: "best of all attacks"}
@@ -139,19 +140,37 @@ def first_radius(run: Results) -> float:
 
 
 def staying_labels(run: Results, radius: ArrayLike, method: Method) -> Ints:
-    """How many labels of all images together are certified to stay, in the shape of `radius`."""
-    reached = np.sort(run.certificates.radii[method].values)
-    return np.asarray(len(reached) - np.searchsorted(reached, radius))
+    """How many labels of all images surely stay, as a promise about the test set, (radii,)."""
+    counts = run.certificates.counts(method, np.atleast_1d(radius))
+    return surely_staying(counts, run.certificates.alpha).astype(np.int64)
 
 
 def closing_sentence(run: Results, radius: float | None = None) -> str:
-    """What the run comes to, in counts, which need no rounding; the first radius and the first method by default."""
+    """What holds of all images together, in counts, which need no rounding; by default at the first radius."""
     proved, at = run.certificates, first_radius(run) if radius is None else radius
     total, images = len(proved.labels.values), int(np.count_nonzero(proved.labels.lengths))
     kind = "true" if proved.labelled else "predicted"
-    stay = int(staying_labels(run, at, proved.methods[0]))
-    where = proved.noise.radius_words(at)
-    return f"At {where} at least {stay} of the {total} {kind} labels of {images} images provably stay."
+    stay, where = int(staying_labels(run, at, proved.methods[0])[0]), proved.noise.radius_words(at)
+    sure = "without exception" if proved.noise.enumerated else f"with probability {plain(1 - TEST_SET_ERROR)}"
+    return f"At {where} at least {stay} of the {total} {kind} labels of these {images} images stay, {sure}."
+
+
+def population_sentence(run: Results, radius: float | None = None) -> str:
+    """What holds of images like these, by default at the first radius; empty where bands are not requested."""
+    proved, at = run.certificates, first_radius(run) if radius is None else radius
+    if not proved.config.bands or not any(proved.labels):
+        return ""
+    counts = proved.counts(proved.methods[0], np.array([at]))
+    bands, kind = mean_bands(counts, proved.config.bands, proved.alpha), "true" if proved.labelled else "predicted"
+    return (
+        f"Of images like these at least {percent(float(bands.population[1][0]))} of an image\u2019s {kind} labels stay "
+        f"on average, with {plain_percent(bands.level)} % confidence, if these are a random sample."
+    )
+
+
+def promises(run: Results) -> str:
+    """What holds of the test set and of the population, at the first radius."""
+    return f"{closing_sentence(run)} {population_sentence(run)}".strip()
 
 
 def label_method(run: Results) -> str:

@@ -13,7 +13,7 @@ import yaml
 from multiguard.certify import BandAblation, Gaussian, Rule
 from multiguard.data.config import FOLDER, DataConfig
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import CertifyConfig, SweepConfig
+from multiguard.evaluate import CalibrateConfig, CertifyConfig, SweepConfig
 from multiguard.evaluate.config import check_methods
 from multiguard.io.config import Config, NotNegative, described, field_types, from_tree, members, plain_type, to_tree
 from multiguard.io.files import read_regular
@@ -68,6 +68,7 @@ class Recipe(Config, frozen=True):
     train: TrainConfig | None = None
     model: ModelConfig | None = None
     vote: VoteConfig = VoteConfig()
+    calibrate: CalibrateConfig | None = None
     sweep: RunSweep = RunSweep()
     report: ReportConfig = ReportConfig()
 
@@ -81,6 +82,9 @@ class Recipe(Config, frozen=True):
         self._check_noise()
         self._check_certify()
         self._check_unlabelled()
+        if self.calibrate is not None and (self.vote.adaptive or not self.data.labelled):
+            why = "true labels" if not self.data.labelled else "the same number of draws for all images"
+            raise InvalidInputError(f"calibrate: a calibration needs {why}; leave the section out, or vote so")
         if self.report.methods or self.report.baseline is not None:
             raise InvalidInputError(
                 "report.methods and report.baseline are about a comparison; `multiguard report A B` makes one"

@@ -1,4 +1,4 @@
-"""A recipe in its run folder: train, vote, certify, report. Each step resumes, or finds its work done."""
+"""A recipe in its run folder: train, vote, calibrate, certify, report. Each step resumes, or finds its work done."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeVar, get_args
 from multiguard.certify.noise import given_noise
 from multiguard.data.config import default_split
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.evaluate import Results, certify_votes
+from multiguard.evaluate import Results, calibrate, certify_votes
+from multiguard.evaluate.calibration import CALIBRATION_NAME, calibration_beside
 from multiguard.io.config import to_tree
 from multiguard.io.files import (
     RECORD_FILE,
@@ -36,13 +37,13 @@ from multiguard.votes import Votes
 from multiguard.votes.folder import read_source
 from multiguard.votes.shards import load_manifest
 
-Kind = Literal["train", "vote", "certify", "report"]
+Kind = Literal["train", "vote", "calibrate", "certify", "report"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
 
 SKIPPED = "skipped (unchanged)"
-_FILES = (RECIPE_FILE, "model", "votes", "certificates", "arms", "figures", "tables", "report.html")
+_FILES = (RECIPE_FILE, "model", "votes", "certificates", "arms", "figures", "tables", "report.html", CALIBRATION_NAME)
 _HEAD = "# every value of the last run; `multiguard run` takes this file"
 
 
@@ -87,6 +88,8 @@ def run(
     """
     if until == "train" and recipe.train is None:
         raise InvalidInputError("until is train, but the recipe names a model: its first step is vote")
+    if until == "calibrate" and recipe.calibrate is None:
+        raise InvalidInputError("until is calibrate, but the recipe has no section of that name; add one")
     recipe = _filled(recipe)
     arms = plan_arms(recipe, out)
     if not recipe.data.unlisted:
@@ -128,6 +131,8 @@ class _Steps:
         """The certificates of an arm, after its steps up to the last one."""
         model = self._recipe.model or self._train(arm)
         votes = self._vote(arm, model) if self._last >= KINDS.index("vote") else None
+        if votes is not None and not arm.name and self._last >= KINDS.index("calibrate"):
+            self._calibrate(arm, votes)
         return self._certify(arm, votes) if votes is not None and self._last >= KINDS.index("certify") else None
 
     def report(self, results: dict[str, Results]) -> None:
@@ -135,6 +140,7 @@ class _Steps:
         beside = dict(results)
         runs, commands = {"": beside.pop("")}, [self.command] if self._command else None
         more: dict[str, Any] = {"beside": beside, "out": self._out, "commands": commands, "force": True}
+        more["calibration"] = calibration_beside(self._out / "certificates", runs[""])
         made = self._step(
             "report",
             "images",
@@ -198,6 +204,24 @@ class _Steps:
         if config.adaptive:
             self._observer.on_step(name, f"{mean_draws(votes):.1f} draws per image on average")
         return votes
+
+    def _calibrate(self, arm: Arm, votes: Votes) -> None:
+        """Set what can be promised; where nothing can, say so, and leave no older promise."""
+        config, path = self._recipe.calibrate, arm.home / CALIBRATION_NAME
+        if config is None:
+            return
+        try:
+            found = self._step(
+                "calibrate",
+                "candidates",
+                lambda progress: calibrate(
+                    config, [votes], out=path, force=True, progress=partial(progress, "choosing")
+                ),
+            )
+            self._observer.on_step("calibrate", found.sentence)
+        except InvalidInputError as error:
+            path.unlink(missing_ok=True)
+            self._observer.on_step("calibrate", str(error))
 
     def _certify(self, arm: Arm, votes: Votes) -> Results:
         recipe = self._recipe

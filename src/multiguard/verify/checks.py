@@ -16,6 +16,7 @@ from multiguard.evaluate import (
     read_calibration,
     read_certificates,
 )
+from multiguard.evaluate.calibration import calibration_beside
 from multiguard.evaluate.certificate_files import curves_text
 from multiguard.evaluate.results import plain_provenance
 from multiguard.io.names import shorten_names
@@ -67,8 +68,8 @@ def verify(
             yield csv_files(folder, certified)
             yield from _origin(config, folder, certified, stored, model if main else None, progress)
     if page is not None and len(read) == len(folders):
-        (_, first), *beside = read.items()
-        yield from page_files(page, first, dict(beside))
+        (name, first), *beside = read.items()
+        yield from page_files(page, first, dict(beside), calibration_beside(folders[name], first))
     yield Check(None, "that the config and the sample of images were chosen before the votes were seen")
 
 

@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Results
+from multiguard.evaluate.calibration import Calibration
 from multiguard.evaluate.certificate_files import CURVES_NAME, LABELS_NAME, curves_text, labels_text
 from multiguard.io.files import read_regular
 from multiguard.report import Study, report_files, write_tables
@@ -27,12 +28,14 @@ def csv_files(folder: Path, certified: Results) -> Check:
     return Check(True, f"{' and '.join(there) or 'no CSV file'} beside them: equal")
 
 
-def page_files(page: Path, main: Results, beside: Mapping[str, Results]) -> Iterator[Check]:
+def page_files(
+    page: Path, main: Results, beside: Mapping[str, Results], calibration: Calibration | None
+) -> Iterator[Check]:
     """Make the page and its tables again from the certificates, and compare every byte; nothing without a page."""
     if not page.is_file():
         return
     page, figures, tables = report_files(page)
-    yield _page(page, main, beside)
+    yield _page(page, main, beside, calibration)
     yield Check(None, f"{page.name}: its title, its commands and its thumbnails")
     if tables.is_dir():
         yield from _tables(tables, Study(main, beside))
@@ -40,10 +43,10 @@ def page_files(page: Path, main: Results, beside: Mapping[str, Results]) -> Iter
         yield Check(None, f"{figures.name}: `multiguard report` draws them again")
 
 
-def _page(page: Path, main: Results, beside: Mapping[str, Results]) -> Check:
+def _page(page: Path, main: Results, beside: Mapping[str, Results], calibration: Calibration | None) -> Check:
     try:
         text = read_regular(page).decode()
-        same = text == page_again(text, main, beside)
+        same = text == page_again(text, main, beside, calibration)
     except (OSError, ValueError, InvalidInputError) as error:
         return Check(False, f"{page}: {error}")
     if not same:

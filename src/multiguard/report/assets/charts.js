@@ -60,7 +60,7 @@ function highest(family, score) {
   return top ?? onAxis(score, Math.max(0.01, ...tops)) * 1.06;
 }
 
-function chartLayout(chart, family, score) {
+function chartLayout(chart, range, words, top) {
   const axis = { fixedrange: true, zeroline: false, linecolor: ink("--rule-strong"), tickcolor: ink("--rule-strong"), tickfont: { size: 11 } };
   return {
     margin: MARGIN,
@@ -73,8 +73,8 @@ function chartLayout(chart, family, score) {
     dragmode: false,
     hovermode: "x unified",
     hoverlabel: { bgcolor: ink("--panel"), bordercolor: ink("--rule-strong"), font: { color: ink("--ink"), size: 12 } },
-    xaxis: { ...axis, range: [0, family.grid.at(-1) || 1], showgrid: false, showline: true, ticks: "outside", ticklen: 4, title: { text: data.axis, font: { size: 12 }, standoff: 4 }, unifiedhovertitle: { text: "R = %{x}" } },
-    yaxis: { ...axis, range: [0, highest(family, score)], gridcolor: ink("--rule"), nticks: 6 },
+    xaxis: { ...axis, range, showgrid: false, showline: true, ticks: "outside", ticklen: 4, title: { text: words, font: { size: 12 }, standoff: 4 }, unifiedhovertitle: { text: "R = %{x}" } },
+    yaxis: { ...axis, range: [0, top], gridcolor: ink("--rule"), nticks: 6 },
   };
 }
 
@@ -84,5 +84,5 @@ function drawChart(chart, family, score) {
     ...[...family.lines].sort((a, b) => a.base - b.base).map((line) => lineTrace(family, line, score)),
   ];
   chart.setAttribute("aria-label", `Chart of ${family.measures.find(({ key }) => key === score).word} against R: ${family.lines.map((line) => line.name).join(", ")}. The table below has the numbers at the chosen radius.`);
-  return Plotly.react(chart.querySelector(".plot"), traces, chartLayout(chart, family, score), { displayModeBar: false, displaylogo: false });
+  return Plotly.react(chart.querySelector(".plot"), traces, chartLayout(chart, [0, family.grid.at(-1) || 1], data.axis, highest(family, score)), { displayModeBar: false, displaylogo: false });
 }

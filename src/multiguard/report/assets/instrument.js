@@ -8,12 +8,15 @@ const sweeps = data.families.filter((family) => SWEEPS.includes(family.key));
 const runs = data.families.filter((family) => ["noise", "training"].includes(family.key));
 if (sweeps.length) views.push(new FamilyView("sweeps", sweeps));
 if (runs.length) views.push(new FamilyView("runs", runs));
+views.push(new Offers());
 const followers = [...views, new LabelStrips(), new Gallery()];
 
 function showNumbers() {
   const radius = plain(currentRadius());
   const scores = methodsFamily.lines.find((line) => line.value === state.method)[state.averaging];
   for (const cell of document.querySelectorAll("[data-score]")) cell.textContent = scoreText(cell.dataset.score, scores[cell.dataset.score][state.index]);
+  const floors = methodsFamily.lines.find((line) => line.value === state.method).mean;
+  for (const cell of document.querySelectorAll("[data-floor]")) cell.textContent = percent(floors[cell.dataset.floor][state.index]);
   for (const cell of document.querySelectorAll("[data-radius]")) cell.textContent = radius;
   for (const cell of document.querySelectorAll("[data-threat]")) cell.textContent = data.threats[state.index];
   showPrice(scores);
