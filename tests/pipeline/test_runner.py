@@ -267,7 +267,7 @@ def test_foreign_folder(tmp_path):
 
 
 def test_calibrate(home):
-    """A recipe with a section `calibrate` writes a calibration, which the page shows; nothing to promise leaves none."""
+    """A section `calibrate` writes a calibration, which the page shows; nothing to promise leaves none."""
     run, section = home / "run", ["--set", "calibrate.radius=0", "--set"]
     code, out, err = rerun(home, *section, "calibrate.recall=0.3")
     assert code == 0, err
