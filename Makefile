@@ -5,11 +5,12 @@ DEMO_READY := .venv/.ready-demo
 READY := .venv/.ready
 DOCS_READY := .venv/.ready-docs
 LOWEST := .venv/lowest
+WHEEL := .venv/wheel
 TORCH_FREE := $(addprefix tests/,certify data evaluate io report votes test_rooms.py) \
 	$(addprefix tests/cli/test_,console.py main_start.py options.py)
 NEED_TORCH := tests/data/test_in_memory.py tests/evaluate/test_attacks.py
 
-.PHONY: demo test lowest soak check bench docs clean
+.PHONY: demo test wheel lowest soak check bench docs clean
 
 demo: $(DEMO_READY)
 	$(BIN)/multiguard run digits --out runs/demo --set vote.noise_seed=0
@@ -17,6 +18,14 @@ demo: $(DEMO_READY)
 
 test: check
 	$(BIN)/pytest -n 2 --dist loadfile
+
+# What `pip install multiguard` gives: the wheel in a clean environment, without torch, predicts a photo.
+wheel:
+	$(PYTHON) -m venv --clear $(WHEEL)
+	$(WHEEL)/bin/python -m pip wheel --quiet --no-deps --wheel-dir $(WHEEL)/dist .
+	$(WHEEL)/bin/python -m pip install --quiet --no-compile --constraint constraints.txt $(WHEEL)/dist/multiguard-*.whl
+	! $(WHEEL)/bin/python -c 'import torch' 2>/dev/null
+	$(WHEEL)/bin/multiguard predict src/multiguard/data/photos/coffee.jpg
 
 # The lowest versions that pyproject.toml allows, without torch; PYTHON is 3.11, for which all of them have wheels.
 lowest:

@@ -4,22 +4,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
-
 from multiguard.data.coco import open_coco
 from multiguard.data.digits import DigitsDataset
-from multiguard.data.image import MAX_SIDE, check_size
+from multiguard.data.image import check_size
 from multiguard.data.image_folder import ALL, folder_splits, open_folder, open_images
 from multiguard.data.nuswide import open_nuswide
 from multiguard.data.sample import IndexedDataset, subset
 from multiguard.data.voc import open_voc2007
 from multiguard.errors import DataError, InvalidInputError
-from multiguard.io.config import Config, Count, Whole, described
+from multiguard.io.config import Config, Count, Side, Whole, described
 from multiguard.io.files import real_path
 from multiguard.io.names import check_path, unknown_name
 
 FOLDER = "folder"  # the dataset whose labels are the user's own
-Side = Annotated[int, Meta(ge=1, le=MAX_SIDE)]
 
 
 Use = Literal["train", "test"]

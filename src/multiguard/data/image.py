@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from multiguard.errors import DataError, ImageError, InvalidInputError
+from multiguard.io.config import MAX_SIDE
 from multiguard.io.files import read_regular, real_path
 
 FORMATS = ("BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 MAX_PIXELS = 89_478_485  # a quarter of a gigabyte as RGB, where Pillow begins to warn
-MAX_SIDE = 8192  # to resize to
 MAX_BYTES = 1 << 30
 _MAX_UINT16 = 65535
 # Pillow keeps 16-bit integers of these formats in 32 bits; 32-bit integers of other formats have no known white.

@@ -24,6 +24,8 @@ _LARGEST_WHOLE = 2**63 - 1  # what the arrays behind a config can hold
 _LARGEST = 1e9  # sums of squares of it fit a float32
 _SHOWN = 60  # characters of a value
 
+MAX_SIDE = 8192  # pixels, of an image
+Side = Annotated[int, Meta(ge=1, le=MAX_SIDE)]
 Count = Annotated[int, Meta(ge=1)]
 Whole = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]

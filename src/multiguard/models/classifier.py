@@ -1,11 +1,13 @@
 """The base classifier f: images in [0, 1] to one score per label, with its normalisation inside; without torch."""
 
+import copy
 import hashlib
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 Output = Literal["logits", "probabilities"]
 Takes = Literal["arrays", "tensors"]  # the batches that a network is called with
 UNNAMED = "the callable"  # the name of a function whose caller gave it none
+_CACHED_VALUES = 1 << 19
 
 
 class ArrayNetwork(ABC):
@@ -28,6 +31,13 @@ class ArrayNetwork(ABC):
     checksum = ""  # of all that it computes with, where it knows that
     feature_names: tuple[str, ...] | None = None
     has_torch_form = False  # whether `torch_form` returns the same classifier in torch
+    engine = "arrays"  # what runs it, for records
+    lanes = 1  # how many threads of its own run rows of a batch
+    precisions: tuple[str, ...] = ("float32",)  # in which arithmetic it can run
+
+    def fitted(self, inputs: NDArray[np.float32], precision: str) -> "ArrayNetwork":
+        """The same network as it runs inputs like these fastest; asked once, before the first draw."""
+        return self
 
     @abstractmethod
     def __call__(self, rows: NDArray[np.float32]) -> NDArray[Any]:
@@ -145,6 +155,17 @@ class Classifier:
         self.takes = "arrays"
         return self
 
+    def fitted(self, inputs: NDArray[np.float32], precision: str) -> "Classifier":
+        """The same classifier as it runs inputs like these fastest; see `ArrayNetwork.fitted`."""
+        if not isinstance(self.network, ArrayNetwork) or self.takes == "tensors":
+            return self
+        network = self.network.fitted(inputs, precision)
+        if network is self.network:
+            return self
+        found = copy.copy(self)
+        found.network = network
+        return found
+
     def count_labels(self, inputs: NDArray[np.float32]) -> None:
         """Name the labels by their indices, as many as one forward pass returns scores."""
         try:
@@ -261,6 +282,15 @@ def check_scores(scores: Any, rows: int, labels: int) -> None:
         raise ModelError(f"it returned shape {tuple(scores.shape)}, {expected}{fix}")
     if "float" not in str(scores.dtype):
         raise ModelError(f"it returned {scores.dtype}, {expected}")
+
+
+def cached_rows(shape: Sequence[int]) -> int:
+    """The rows of a batch of such inputs that fill a core's caches without crowding them, a power of two.
+
+    >>> cached_rows((3, 448, 448)), cached_rows((3, 32, 32))
+    (1, 128)
+    """
+    return 1 << (max(1, _CACHED_VALUES // max(1, prod(shape))).bit_length() - 1)
 
 
 def index_names(count: int) -> tuple[str, ...]:

@@ -1,12 +1,21 @@
-"""`onnx:FILE`: an exported model, run by onnxruntime.
+"""`onnx:FILE`: an exported model, run by onnxruntime, or by OpenVINO where that is installed and as fast.
 
-Each file is opened once. Its bytes are hashed, and the session is made from the same bytes.
+Each file is opened once. Its bytes are hashed, and the session is made from the same bytes. On a CPU every thread runs
+whole rows by itself: a network whose operations share the threads takes half as long again, and slows down more beside
+other work.
 """
 
+import copy
 import errno
 import hashlib
-from collections.abc import Iterator, Mapping
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +25,7 @@ from multiguard.errors import ModelError
 from multiguard.io.files import is_regular, joined_checksum, read_regular
 from multiguard.models import spec
 from multiguard.models.card import WEIGHTS_FILE, read_card, weights_file
-from multiguard.models.classifier import ArrayNetwork, Classifier, ModelOptions, index_names
+from multiguard.models.classifier import ArrayNetwork, Classifier, ModelOptions, cached_rows, index_names
 from multiguard.models.spec import CARD_FILE, import_library, summary
 
 if TYPE_CHECKING:
@@ -28,6 +37,10 @@ _BOXES = 3  # the dimensions of a detector's output: images, boxes, numbers
 _MOST = (1 << 31) - 1  # bytes of a protobuf message, and so of a session made from bytes
 _LARGE = f"; onnx:FILE takes at most {_MOST:,} bytes with all tensors, load(session, name=...) takes more."
 _SEPARATORS = frozenset("/\\:\0")  # no part of a file name on any system
+_ON_CPU = {"CPUExecutionProvider", "AzureExecutionProvider"}  # the latter runs nothing unless a model asks for it
+_PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}  # as OpenVINO calls them
+_SAME = 1e-4  # how far the scores of the two engines may differ
+_SLOWER, _ROUNDS = 1.2, 3  # OpenVINO is taken unless it is clearly slower, so that a resumed run takes it again
 
 
 def load_onnx(file: str, options: ModelOptions) -> Classifier:
@@ -39,19 +52,23 @@ def load_onnx(file: str, options: ModelOptions) -> Classifier:
     options.refuse_weights(spec)
     runtime = import_library("onnxruntime", "onnx")
     model, weights_hash = _complete(file)
-    settings = _settings(runtime)
+    providers, files = runtime.get_available_providers(), {GRAPH_FILE: model.SerializeToString()}
+    lanes = processors() if {*providers} <= _ON_CPU else None
+    settings = _settings(runtime, lanes)
     settings.add_session_config_entry("session.load_model_format", "ONNX")  # never guessed from the first bytes
     try:
-        providers = runtime.get_available_providers()
-        session = runtime.InferenceSession(model.SerializeToString(), settings, providers=providers)
+        session = runtime.InferenceSession(files[GRAPH_FILE], settings, providers=providers)
     except Exception as error:
         raise ModelError(f"{spec} cannot be loaded: {summary(error)}") from error
-    return wrap_session(session, options, spec, weights_hash)
+    return _wrapped(OnnxNetwork(session, spec, lanes, files), options, spec, weights_hash)
 
 
-def wrap_session(session: Any, options: ModelOptions, spec: str, weights_hash: str | None = None) -> Classifier:
-    """The classifier of a session of onnxruntime with one input and one output."""
-    network = OnnxNetwork(session, spec)
+def wrap_session(session: Any, options: ModelOptions, spec: str) -> Classifier:
+    """The classifier of a session of onnxruntime with one input and one output, run as its owner has set it up."""
+    return _wrapped(OnnxNetwork(session, spec), options, spec, None)
+
+
+def _wrapped(network: "OnnxNetwork", options: ModelOptions, spec: str, weights_hash: str | None) -> Classifier:
     options.check_count(network.num_labels, spec)
     own = None if network.num_labels is None else index_names(network.num_labels)
     return options.fill(image_size=network.image_size, labels=own).make_classifier(network, spec, weights_hash)
@@ -69,25 +86,41 @@ def load_exported(folder: Path) -> Classifier | None:
     card, graph, weights = read_card(folder), _content(folder / GRAPH_FILE), _content(weights_file(folder))
     if hashlib.sha256(weights).hexdigest() != card.weights_sha256:
         raise ModelError(f"{folder}: the sha256 of {WEIGHTS_FILE} is not the one in {CARD_FILE}; install it again")
-    settings = _settings(onnxruntime)
+    settings = _settings(onnxruntime, lanes := processors())
     settings.add_external_initializers_from_files_in_memory([WEIGHTS_FILE], [weights], [len(weights)])
     session = onnxruntime.InferenceSession(graph, settings, providers=["CPUExecutionProvider"])
-    classifier = card.classifier(ExportedNetwork(session, folder, hashlib.sha256(graph + weights).hexdigest()))
+    classifier = card.classifier(ExportedNetwork(session, folder, lanes, {GRAPH_FILE: graph, WEIGHTS_FILE: weights}))
     classifier.mean = classifier.std = None  # the graph normalises
     return classifier
 
 
-def _settings(runtime: Any) -> Any:
-    """Options of a session whose threads sleep while they wait: threads that spin halve the speed beside other work."""
+def processors() -> int:
+    """The processors that this process may use; OMP_NUM_THREADS limits them, as for every library of arrays."""
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(usable, int(limit)) if limit.isdecimal() and int(limit) else usable
+
+
+def _settings(runtime: Any, lanes: int | None) -> Any:
+    """Options of a session: lanes have one thread each, and threads that wait sleep instead of spinning."""
     settings = runtime.SessionOptions()
+    settings.intra_op_num_threads = 1 if lanes else 0
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return settings
 
 
 class OnnxNetwork(ArrayNetwork):
-    """A function (B, ...) -> (B, c); a graph exported for a fixed batch size gets batches of that size."""
+    """A function (B, ...) -> (B, c); a graph exported for a fixed batch size gets batches of that size.
 
-    def __init__(self, session: Any, spec: str) -> None:
+    Each lane runs a few rows at a time; how many does not depend on the number of lanes, so neither do the scores.
+    Without lanes the session runs all rows at once.
+    """
+
+    engine = "onnxruntime"
+
+    def __init__(
+        self, session: Any, spec: str, lanes: int | None = None, files: Mapping[str, bytes] | None = None
+    ) -> None:
         inputs, outputs = session.get_inputs(), session.get_outputs()
         names = [[node.name for node in nodes] for nodes in (inputs, outputs)]
         if len(inputs) != 1 or len(outputs) != 1:
@@ -96,6 +129,32 @@ class OnnxNetwork(ArrayNetwork):
             raise ModelError(f"{spec} returns {outputs[0].shape}, not one row of scores per image{_HINT}.")
         self._session, self._input = session, inputs[0].name
         self._shape, self._scores = list(inputs[0].shape), list(outputs[0].shape)
+        self._whole, self.lanes = lanes is None, lanes or 1
+        self._files = files if lanes and find_spec("openvino") else None
+        self._pool = ThreadPoolExecutor(self.lanes, "lane")
+        if self._files is not None:
+            self.precisions = tuple(_PRECISIONS)
+
+    def fitted(self, inputs: NDArray[np.float32], precision: str) -> "OnnxNetwork":
+        """The same network on OpenVINO if its scores are the same and it is as fast; other arithmetic needs it."""
+        if self._files is None:
+            return self
+        few = self._rows(inputs)
+        rows = np.resize(inputs, (self.lanes * few, *inputs.shape[1:]))
+        other = copy.copy(self)
+        other.engine, other._shape = "openvino", [few, *self._shape[1:]]
+        try:
+            other._session = _OpenVino(self._files, self._laid_out(rows[:few]).shape, self.lanes, precision)
+            same = precision != "float32" or np.allclose(other(rows), self(rows), rtol=0, atol=_SAME)
+        except Exception as error:  # of an operation that it does not have
+            if precision != "float32":
+                raise ModelError(f"OpenVINO cannot run the model in {precision}: {summary(error)}") from error
+            return self
+        if precision != "float32":
+            return other
+        times = [(_seconds(self, rows), _seconds(other, rows)) for _ in range(_ROUNDS)] if same else [(0.0, 1.0)]
+        own, others = map(min, zip(*times, strict=True))
+        return other if others < _SLOWER * own else self
 
     @property
     def num_labels(self) -> int | None:
@@ -116,17 +175,61 @@ class OnnxNetwork(ArrayNetwork):
 
     def __call__(self, rows: NDArray[np.float32]) -> NDArray[Any]:
         """The scores of each row."""
-        fixed = self._shape[0] if isinstance(self._shape[0], int) else len(rows)
-        parts = [self._run(rows[start : start + fixed], fixed) for start in range(0, len(rows), fixed)]
-        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+        size = self._rows(rows)
+        parts = [rows[start : start + size] for start in range(0, len(rows), size)]
+        scores = list((self._pool.map if len(parts) > 1 else map)(self._run, parts))
+        return np.concatenate(scores) if len(scores) > 1 else scores[0]
 
-    def _run(self, rows: NDArray[np.float32], size: int) -> NDArray[Any]:
+    def _rows(self, rows: NDArray[np.float32]) -> int:
+        """The rows of one call of the session: as many as the graph fixes, or as a lane runs at a time."""
+        if isinstance(self._shape[0], int):
+            return self._shape[0]
+        return len(rows) if self._whole else cached_rows(rows.shape[1:])
+
+    def _run(self, rows: NDArray[np.float32]) -> NDArray[Any]:
         given = len(rows)
-        if given < size:
-            rows = np.concatenate([rows, np.zeros((size - given, *rows.shape[1:]), np.float32)])
-        rows = np.ascontiguousarray(rows.transpose(0, 2, 3, 1) if self._channels_last else rows)
-        scores: NDArray[Any] = self._session.run(None, {self._input: rows})[0]
+        if isinstance(self._shape[0], int) and given < self._shape[0]:
+            rows = np.concatenate([rows, np.zeros((self._shape[0] - given, *rows.shape[1:]), np.float32)])
+        scores: NDArray[Any] = self._session.run(None, {self._input: self._laid_out(rows)})[0]
         return scores[:given]
+
+    def _laid_out(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.ascontiguousarray(rows.transpose(0, 2, 3, 1) if self._channels_last else rows)
+
+
+class _OpenVino:
+    """A session that OpenVINO runs: a stream per lane, each with one thread."""
+
+    def __init__(self, files: Mapping[str, bytes], shape: Sequence[int], lanes: int, precision: str) -> None:
+        import openvino
+
+        core = openvino.Core()
+        if precision == "bfloat16" and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+            raise ModelError("this processor has no bfloat16; leave out the precision")
+        core.set_property({"ENABLE_MMAP": False})
+        with TemporaryDirectory() as folder:  # it reads tensors in other files from a folder only
+            paths = [Path(folder) / name for name in files]
+            for path, content in zip(paths, files.values(), strict=True):
+                path.write_bytes(content)
+            model = core.read_model(str(paths[0]))
+        model.reshape([*shape])
+        how = {"NUM_STREAMS": lanes, "INFERENCE_NUM_THREADS": lanes, "ENABLE_CPU_PINNING": False}
+        self._model = core.compile_model(model, "CPU", how | {"INFERENCE_PRECISION_HINT": _PRECISIONS[precision]})
+        self._own = threading.local()
+        # Its first call sets up what all threads use, and two first calls at once can wait for each other for ever.
+        self.run(None, {"": np.zeros(shape, np.float32)})
+
+    def run(self, _: None, inputs: Mapping[str, NDArray[np.float32]]) -> list[NDArray[Any]]:
+        """The outputs, as onnxruntime returns them."""
+        if not hasattr(self._own, "request"):
+            self._own.request = self._model.create_infer_request()
+        return [np.array(self._own.request.infer(list(inputs.values()))[0])]
+
+
+def _seconds(network: OnnxNetwork, rows: NDArray[np.float32]) -> float:
+    started = time.perf_counter()
+    network(rows)
+    return time.perf_counter() - started
 
 
 class ExportedNetwork(OnnxNetwork):
@@ -134,9 +237,9 @@ class ExportedNetwork(OnnxNetwork):
 
     has_torch_form = True
 
-    def __init__(self, session: Any, folder: Path, checksum: str) -> None:
-        super().__init__(session, str(folder))
-        self._folder, self.checksum = folder, checksum
+    def __init__(self, session: Any, folder: Path, lanes: int, files: Mapping[str, bytes]) -> None:
+        super().__init__(session, str(folder), lanes, files)
+        self._folder, self.checksum = folder, hashlib.sha256(b"".join(files.values())).hexdigest()
 
     def torch_form(self) -> "TorchClassifier":
         """The folder's own network."""

@@ -6,15 +6,15 @@ import math
 import secrets
 import threading
 import time
+from importlib.util import find_spec
 from secrets import randbits
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from multiguard.attack import AdversarialBatch, AttackConfig, Change, gradient_error, pgd, random_search
-from multiguard.attack.search import Progress
+from multiguard.attack.config import AttackConfig
 from multiguard.certify import Rule, Threshold, TopK
 from multiguard.certify.wealth import BETTING_CUTS
 from multiguard.errors import InvalidInputError
@@ -26,6 +26,10 @@ from multiguard.smooth import LivePrediction, Prediction
 from multiguard.smooth.calibrated import LiveCalibrated
 from multiguard.smooth.prediction import LiveVotes
 from multiguard.smooth.predictor import Predictor
+
+if TYPE_CHECKING:
+    from multiguard.attack import AdversarialBatch
+    from multiguard.attack.search import Progress
 
 Part = Literal["bare", "smoothed"]
 _STEP = 0.12  # seconds between two messages about draws
@@ -142,6 +146,12 @@ def attack_run(run: Run, task: Task, radius: float | None) -> None:
     noise, or the last one. Both classifiers are attacked on their own: as many labels as possible shall change.
     Perturbed images are images, with values in [0, 1].
     """
+    if find_spec("torch") is None:
+        raise InvalidInputError(
+            "an attack needs torch, which is not installed where this page runs: pip install 'multiguard[torch]'"
+        )
+    from multiguard.attack import gradient_error
+
     predictor, run.attacks = run.predictor, run.attacks + 1
     smoother, error = predictor.smoother, gradient_error(predictor.smoother, [run.image])
     settings, method = smoother.settings, "pgd" if error is None else "random"
@@ -182,7 +192,7 @@ def _check(task: Task) -> None:
     task.check()
 
 
-def _telling(task: Task, part: Part) -> Progress:
+def _telling(task: Task, part: Part) -> "Progress":
     def progress(done: float) -> None:
         _check(task)
         task.tell("progress", {"part": part, "done": done})
@@ -196,21 +206,23 @@ def _search(
     model: Any,
     run: Run,
     rule: Rule,
-    progress: Progress,
+    progress: "Progress",
     radius: float,
     method: str,
     **options: Any,
-) -> AdversarialBatch:
+) -> "AdversarialBatch":
+    from multiguard.attack import Change, pgd, random_search
+
     config = effort.replace(seed=randbits(62))  # no image can be made for its draws
     attack = pgd if method == "pgd" else random_search
     return attack(model, run.image[None], Change(), rule, radius=radius, config=config, progress=progress, **options)
 
 
-def _changed(found: AdversarialBatch) -> bool:
+def _changed(found: "AdversarialBatch") -> bool:
     return bool(np.any(found.labels_before[0] != found.labels_after[0]))
 
 
-def _as_json(run: Run, found: AdversarialBatch) -> dict[str, Any]:
+def _as_json(run: Run, found: "AdversarialBatch") -> dict[str, Any]:
     shown, factor = magnified(found.delta[0])
     return {
         "norm": float(found.norms[0]),
@@ -230,7 +242,7 @@ def _labels(run: Run, returned: Any, scores: Any) -> list[dict[str, Any]]:
     return [{"index": label, "label": names[label], "score": float(scores[label])} for label in order]
 
 
-def _proof(run: Run, found: AdversarialBatch, radius: float, draws: int) -> dict[str, Any]:
+def _proof(run: Run, found: "AdversarialBatch", radius: float, draws: int) -> dict[str, Any]:
     """The labels proved at this radius, and whether fresh draws contradict the proof beyond doubt.
 
     The n-th attack on a run has the level beta / (n (n + 1)): whoever clicks until something looks contradicted finds

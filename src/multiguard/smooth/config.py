@@ -9,9 +9,8 @@ from msgspec.structs import fields
 from multiguard.certify.arguments import check_radii
 from multiguard.certify.noise import NO_NOISE, Noise, given_noise
 from multiguard.certify.rules import Rule, RuleName, default_rule
-from multiguard.data.config import Side
 from multiguard.errors import InvalidInputError
-from multiguard.io.config import Config, Count, Draws, Fraction, NotNegative, Threads, described
+from multiguard.io.config import Config, Count, Draws, Fraction, NotNegative, Side, Threads, described
 
 DEFAULT_DRAWS, _DEFAULT_MAX_DRAWS = 1000, 10_000
 _DEFAULT_PILOT_DRAWS = 100

@@ -1,6 +1,5 @@
 """One batch: images + noise -> classifier -> votes of each row, in NumPy arrays; `torch_engine` is the other engine."""
 
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from multiguard.data.image import image_hash
 from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import Classifier, check_scores
+from multiguard.models.onnx import processors
 from multiguard.smooth.noise_source import HostNoise, Pixels
 from multiguard.smooth.settings import Settings, score_limit
 from multiguard.smooth.stream import Batch, Job
@@ -130,7 +130,7 @@ class ArrayEngine:
     def __init__(self, classifier: Classifier, settings: Settings, network: Callable[[Pixels], NDArray[Any]]) -> None:
         self._classifier, self._settings, self._network = classifier, settings, network
         self._limit = None if settings.score_threshold is None else score_limit(classifier, settings.score_threshold)
-        self._noise = HostNoise(settings.noise, _processors())
+        self._noise = HostNoise(settings.noise, processors())
         self._maker = ThreadPoolExecutor(1, "noise")
         self._turn = threading.Lock()
         self._free: list[Pixels] = []  # buffers that no batch uses
@@ -182,10 +182,3 @@ class ArrayEngine:
             noisy[row] = images[row]
         noisy[batch.rows :] = noisy[batch.rows - 1]
         return np.clip(noisy, 0, 1, out=noisy) if self._settings.clamp else noisy
-
-
-def _processors() -> int:
-    """The processors that this process may use; OMP_NUM_THREADS limits them, as for every library of arrays."""
-    limit = os.environ.get("OMP_NUM_THREADS", "")
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(usable, int(limit)) if limit.isdecimal() and int(limit) else usable

@@ -23,6 +23,7 @@ from multiguard.smooth.settings import score_threshold
 from multiguard.smooth.smoother import Smoother
 
 Outcome = Prediction | ImageFailure
+_MANY = 10  # images, for which a model is compiled
 _RECALL, _RADIUS = 0.8, 0.5  # of a built-in model's calibration
 
 
@@ -83,7 +84,8 @@ def predict(
         progress: Called with the images done, and all images.
     """
     named = [file for path in files for file in _image_files(path)]
-    predictor = make_predictor(model, config.replace(noise_seed=resolve_seed(config.noise_seed)))
+    seeded, few = config.replace(noise_seed=resolve_seed(config.noise_seed)), len(named) < _MANY
+    predictor = make_predictor(model, seeded, compile=False if few else None)
     outcomes = list[tuple[Path, Outcome]]()
     for file in named:
         progress(len(outcomes), len(named))
@@ -103,8 +105,16 @@ def _image_files(path: Path) -> list[Path]:
     return [path / name for name in find_images(path)] if path.is_dir() else [path]
 
 
-def make_predictor(model: ModelConfig, config: PredictConfig) -> Predictor:
-    """Load the model and smooth it as the options say; a mistake in them raises `MultiGuardError`."""
+def make_predictor(
+    model: ModelConfig,
+    config: PredictConfig,
+    *,
+    compile: bool | None = None,  # noqa: A002 - that of `Smoother`
+) -> Predictor:
+    """Load the model and smooth it as the options say; a mistake in them raises `MultiGuardError`.
+
+    `compile=False` starts at once, which few draws are worth.
+    """
     model, named = model.resolved(), model.spec
     calibration = _calibration(model.spec, config)
     own = calibration.noise if calibration else named_noise(config.sigma, config.noise)
@@ -120,7 +130,7 @@ def make_predictor(model: ModelConfig, config: PredictConfig) -> Predictor:
         how = {name: calibration.classifier.get(name) for name in how}
     ranks = None if rule.k_prime is None else min(max(rule.k_prime, 1), labels)
     noise = parse_noise(text, None if side is None else (side, side))
-    smoother = Smoother(classifier, noise=noise, k_max=ranks, device=config.device, **how)
+    smoother = Smoother(classifier, noise=noise, k_max=ranks, device=config.device, compile=compile, **how)
     if calibration and how["precision"] == "float32" and smoother.settings.device.startswith("cuda"):
         from multiguard.smooth.torch_engine import forbid_tf32
 

@@ -91,7 +91,8 @@ def resolve_settings(
     """The settings with every option checked; options left at None follow the device."""
     resolved, labels = resolve_device(classifier, device), len(classifier.label_names)
     cuda = resolved.startswith("cuda")
-    ignored = {"precision": precision not in (None, "float32"), "channels_last": channels_last, "compile": compile}
+    known = (None, *getattr(classifier.network, "precisions", ("float32",)))
+    ignored = {"precision": precision not in known, "channels_last": channels_last, "compile": compile}
     inside = _runs_in_torch(classifier, [name for name, given in ignored.items() if given])
     fast = inside and cuda
     vote_dtype(labels)  # refuses more labels than votes can hold
@@ -158,7 +159,7 @@ def in_torch(classifier: Classifier, device: Any, noise_source: NoiseSource | No
     if not getattr(classifier.network, "has_torch_form", False):
         return False
     gpu = has_gpu() if device is None else not str(device).startswith("cpu")
-    return gpu or any(option not in (None, False, "float32") for option in options)
+    return gpu or any(option not in (None, False, *classifier.network.precisions) for option in options)  # type: ignore[attr-defined]
 
 
 def resolve_device(classifier: Classifier, device: Any) -> str:
@@ -237,13 +238,16 @@ def make_provenance(
 def execution(smoother: "Smoother") -> dict[str, Any]:
     """How and where the classifier runs, by the names of `Provenance`."""
     settings, in_tensors = smoother.settings, smoother.classifier.takes == "tensors"
+    libraries = (*(("torch",) if in_tensors else ()), "numpy", *_MODEL_LIBRARIES)
     if in_tensors:
         from multiguard.smooth.torch_engine import torch_execution
 
         machine = torch_execution(settings.device)
     else:
-        machine = {"tf32_matmul": False, "tf32_convolution": False, "device": f"cpu {platform.machine()}, arrays"}
-    libraries = (*(("torch",) if in_tensors else ()), "numpy", *_MODEL_LIBRARIES)
+        engine = getattr(smoother.classifier.network, "engine", "arrays")
+        machine = {"tf32_matmul": False, "tf32_convolution": False, "device": f"cpu {platform.machine()}, {engine}"}
+        if engine == "openvino":
+            libraries = (*libraries, engine)
     return {
         **vars(settings),
         "rule": settings.rule_name,

@@ -70,7 +70,8 @@ class Smoother:
         clamp: Whether f clamps the noisy input to [0, 1] before anything else.
         precision: "float32", "bfloat16" or "float16" (autocast).
         channels_last: Whether images and weights are stored channels last; by default those of convolutions are.
-        compile: Whether to compile the classifier together with its noise.
+        compile: Whether to compile the classifier together with its noise; False also keeps an ONNX network on
+            onnxruntime, where OpenVINO is installed.
         noise_source: What makes the noise, to reproduce the noise of a CUDA run on a CPU.
 
     >>> from multiguard import TopK
@@ -107,7 +108,8 @@ class Smoother:
         self._options = (k_max, score_threshold, device, clamp, precision, channels_last, compile, noise_source)
         self._device = resolve_device(classifier, device)
         self.classifier = self._placed(classifier)
-        self._sizer = Sizer(batch_size, on_cpu=self._device == "cpu")
+        self._sizer = Sizer(batch_size, on_cpu=self._device == "cpu", lanes=getattr(classifier.network, "lanes", 1))
+        self._ready = False  # whether the first input has been seen
         self._settings: Settings | None = None
         self._engine: Engine | None = None
         self._making = RLock()
@@ -139,14 +141,15 @@ class Smoother:
 
     def find_labels(self, image: Image) -> tuple[str, ...]:
         """The label names; the first input shows what a function takes, and how many scores nobody has named."""
-        classifier = self.classifier
-        if classifier.takes is None or classifier.num_labels is None:
-            with self._making:
-                pixels = to_pixels(image_array("image", image, classifier.image_size))[None]
-                ready = classifier.ready(np.array(pixels, np.float32, order="C"), self._options[2])
-                if ready.takes == "tensors":
-                    self._device = resolve_device(ready, self._options[2])
-                self.classifier = self._placed(ready)
+        with self._making:
+            if not self._ready:
+                pixels = to_pixels(image_array("image", image, self.classifier.image_size))[None]
+                _, _, device, _, precision, _, compile_, _ = self._options
+                ready = self.classifier.ready(np.array(pixels, np.float32, order="C"), device)
+                self._device = resolve_device(ready, device)
+                if compile_ is not False or precision not in (None, "float32"):
+                    ready = ready.fitted(pixels, precision or "float32")
+                self.classifier, self._ready = self._placed(ready), True
         return self.classifier.label_names
 
     def probe(self, images: Sequence[Image], most_rows: int = MAX_ROWS) -> list[str]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from multiguard.certify.arguments import check_count
 from multiguard.errors import ImageFailure, InvalidInputError, ModelError, MultiGuardError
+from multiguard.models.classifier import cached_rows
 
 if TYPE_CHECKING:
     from multiguard.smooth.engine import Engine
@@ -27,9 +28,7 @@ BatchSize = Literal["auto"] | int
 
 MAX_ROWS = 2048  # of an automatic batch
 _MAX_DRAWS = 1 << 32
-# A batch of about this many input values fills the device, or a CPU's caches, without crowding it.
-_DEVICE_VALUES = 1 << 27
-_CPU_VALUES = 1 << 19
+_DEVICE_VALUES = 1 << 27  # input values of a batch that fill an accelerator without crowding it
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,17 +126,24 @@ def _kind(job: Job) -> tuple[Any, Any]:
 
 
 class Sizer:
-    """The number of rows per batch; the limit falls when the device runs out of memory and never rises again."""
+    """The number of rows per batch; the limit falls when the device runs out of memory and never rises again.
 
-    def __init__(self, batch_size: BatchSize, *, on_cpu: bool) -> None:
-        self._values = _CPU_VALUES if on_cpu else _DEVICE_VALUES
+    On a CPU each of the `lanes` that share a batch gets rows for its caches.
+    """
+
+    def __init__(self, batch_size: BatchSize, *, on_cpu: bool, lanes: int = 1) -> None:
+        self._lanes = lanes if on_cpu else 0
         self._fixed = None if batch_size == "auto" else check_count("batch_size", batch_size)
         self.limit = self._fixed or MAX_ROWS
 
     def rows(self, job: Job) -> int:
         """The rows of a batch of images like this job's."""
-        fitting = max(1, self._values // max(1, prod(job.image.shape)))
-        return min(self._fixed or 1 << (fitting.bit_length() - 1), self.limit)
+        if self._fixed:
+            return min(self._fixed, self.limit)
+        if self._lanes:
+            return min(self._lanes * cached_rows(job.image.shape), self.limit)
+        fitting = max(1, _DEVICE_VALUES // max(1, prod(job.image.shape)))
+        return min(1 << (fitting.bit_length() - 1), self.limit)
 
     def halve(self, rows: int) -> None:
         """Allow half of `rows` from now on."""
