@@ -182,13 +182,28 @@ def test_code_in_hf_folder(folder, make_folder):
 
 def test_model_object(saved_model):
     """A model object has its labels and returns logits."""
-    classifier = load(saved_model[0])
+    with pytest.warns(UserWarning, match=r"preprocessor_config\.json is not applied"):
+        classifier = load(saved_model[0])
     assert (classifier.output, classifier.label_names) == ("logits", tuple(LABELS))
     assert np.array_equal(votes_of(classifier), expected_votes(lambda x: saved_model[0](x).logits))
     with pytest.raises(ModelError, match="returns logits"):
         load(saved_model[0], output="probabilities")
     with pytest.raises(ModelError, match="returns 4 scores, and --labels"):
         load(saved_model[0], labels=["cat"])
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"id2label": {"0": "cat", "1": "dog", "2": "cow", "4": "sky"}}, "id2label has the indices 0, 1, 2, 4"),
+        ({"id2label": {"-1": "cat", "0": "dog", "1": "cow", "2": "sky"}}, "expected 0 to 3"),
+        ({"label2id": {"cat": 1, "dog": 0}}, "label2id has 'cat' at 1, and id2label contradicts it"),
+    ],
+)
+def test_labels(make_folder, config, message):
+    """Labels with gaps or negative indices, and two lists that contradict each other, are no order of the scores."""
+    with pytest.raises(ModelError, match=message):
+        load(f"hf:{make_folder(config)}")
 
 
 def test_text_model_object():

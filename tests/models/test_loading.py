@@ -21,7 +21,7 @@ from multiguard.models.spec import parse_spec
         (":x", "unknown model ':x'"),
         ("", "unknown model"),
         ("no_such_file.py:net", "is no such file"),
-        ("weights.pth", "weights alone do not say which network"),
+        ("weights.pth", "no such file"),
         ("gone.onnx", "no such file"),
     ],
 )

@@ -8,7 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
@@ -187,3 +187,22 @@ def test_hash_of_a_lambda(tmp_path):
     smoother = Smoother(load(model, name="mine"), sigma=0.5, device="cpu")
     with pytest.raises(InvalidInputError, match="cannot be pickled"):
         smoother.certify((X[:2], Y[:2]), TopK(1, 1), draws=10, out=tmp_path / "run")
+
+
+class OneTree(ClassifierMixin, BaseEstimator):
+    """What XGBoost's multi-label model is: a column per label, and the classes 0 and 1 of all of them."""
+
+    def fit(self, rows, labels):
+        self.inner_ = MultiOutputClassifier(LogisticRegression()).fit(rows, labels)
+        self.classes_, self.n_features_in_ = np.array([0, 1]), rows.shape[1]
+        return self
+
+    def predict_proba(self, rows):
+        return np.stack([found[:, 1] for found in self.inner_.predict_proba(rows)], axis=1)
+
+
+def test_columns_and_classes():
+    """The scores are counted where the classes are of each label, as XGBoost's are."""
+    classifier = load(OneTree().fit(X, Y))
+    assert classifier.label_names == tuple(map(str, range(Y.shape[1])))
+    assert np.allclose(classifier.scores(X.astype(np.float32)), classifier.network.model.predict_proba(X), atol=1e-5)

@@ -28,6 +28,37 @@ def test_code_in_weights(tmp_path, save):
     assert sprung.exists(), "the trap itself must work"
 
 
+class Call:
+    """What a pickle calls with these arguments when it is read."""
+
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def __reduce__(self):
+        return self.parts[0], self.parts[1:]
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("call", [Call(torch.Tensor, 1 << 31), Call(bytearray, 1 << 33)])
+def test_large_calls(tmp_path, call, zipped):
+    """A small file that asks for gigabytes is refused before they are allocated; plain weights are read."""
+    torch.save({"x": call}, tmp_path / "bomb.pth", _use_new_zipfile_serialization=zipped)
+    with pytest.raises(ModelError, match=r"it calls .*, which plain weights do not"):
+        read_weights(tmp_path / "bomb.pth")
+    large = {"a": torch.zeros(6), "b": torch.nn.Parameter(torch.ones(2).half())}
+    torch.save({"params": large, "epoch": 3}, tmp_path / "plain.pth", _use_new_zipfile_serialization=zipped)
+    assert list(read_weights(tmp_path / "plain.pth")) == ["a", "b"]
+
+
+def test_large_storage(tmp_path):
+    """A storage of more numbers than the file has bytes is refused before it is allocated."""
+    torch.save({"a": torch.zeros(7)}, tmp_path / "a.pth", _use_new_zipfile_serialization=False)
+    content = (tmp_path / "a.pth").read_bytes().replace(b"K\x07", b"J\x00\x00\x00\x60")
+    (tmp_path / "a.pth").write_bytes(content)
+    with pytest.raises(ModelError, match="more numbers than the file has bytes"):
+        read_weights(tmp_path / "a.pth")
+
+
 def test_contents_of_torch_files(tmp_path):
     """A wrapped state dict is found, and anything but named tensors is refused."""
     torch.save({"a": 3}, tmp_path / "number.pth")

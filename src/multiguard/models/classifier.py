@@ -23,6 +23,7 @@ Output = Literal["logits", "probabilities"]
 Takes = Literal["arrays", "tensors"]  # the batches that a network is called with
 UNNAMED = "the callable"  # the name of a function whose caller gave it none
 _CACHED_VALUES = 1 << 19
+_EXPECTED = "expected one score per input and label, bare or as `logits`; pick them in a function of your own"
 
 
 class ArrayNetwork(ABC):
@@ -252,23 +253,37 @@ def is_module(found: object) -> bool:
 
 
 def _is_tensor(found: object) -> bool:
-    found, torch = getattr(found, "logits", found), sys.modules.get("torch")
-    return torch is not None and hasattr(torch, "Tensor") and isinstance(found, torch.Tensor)
+    torch = sys.modules.get("torch")
+    return torch is not None and hasattr(torch, "Tensor") and isinstance(bare_scores(found), torch.Tensor)
 
 
 def _channels(values: Sequence[float] | None) -> NDArray[np.float32] | None:
     return None if values is None else np.array(tuple(values), np.float32).reshape(-1, 1, 1)
 
 
+def bare_scores(found: Any) -> Any:
+    """The scores in what a network returned: its `logits`, the only part of a tuple, or the result itself.
+
+    >>> bare_scores({"logits": 1}), bare_scores((2,)), bare_scores([[3]])
+    (1, 2, [[3]])
+    """
+    if isinstance(found, tuple) and len(found) == 1:
+        found = found[0]
+    if isinstance(found, Mapping):
+        return found.get("logits", found)
+    return getattr(found, "logits", found)
+
+
 def score_array(found: Any) -> NDArray[Any]:
     """What a network returned as an array; other results than numbers raise `ModelError`."""
+    found = bare_scores(found)
     found = found.toarray() if hasattr(found, "toarray") else found  # a sparse matrix
     try:
         array = np.asarray(found)
     except (TypeError, ValueError):  # rows of several lengths
         array = np.empty(0, object)
     if array.dtype.kind not in "uifb" or isinstance(found, tuple):
-        raise ModelError(f"it returned {type(found).__name__}, expected an array of one score per input and label")
+        raise ModelError(f"it returned {type(found).__name__}, {_EXPECTED}")
     return array
 
 

@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import warnings
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -16,6 +17,7 @@ from multiguard.errors import ModelError, MultiGuardError
 from multiguard.io.files import file_checksum
 from multiguard.io.names import unknown_name
 from multiguard.models.classifier import UNNAMED, Classifier, ModelOptions, is_module
+from multiguard.models.image_processor import PREPROCESSOR, config_labels
 from multiguard.models.spec import summary
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ def wrap_model(model: object, options: ModelOptions, spec: str | None = None) ->
     if isinstance(model, Classifier):
         options.refuse_all(spec or "a Classifier")
         return model.module() if is_module(model.network) else model
+    if type(model).__name__ == "ExportedProgram":
+        model = model.module()
     if is_module(model):
         return _wrap_module(model, options, spec or type(model).__name__)
     spec = spec or UNNAMED
@@ -77,7 +81,8 @@ def _wrap_module(module: Any, options: ModelOptions, spec: str) -> Classifier:
     from multiguard.models.torch_model import state_hash
 
     options.refuse_weights(spec)
-    names = getattr(getattr(module, "config", None), "id2label", None)
+    config = getattr(module, "config", None)
+    names = getattr(config, "id2label", None)
     if isinstance(names, dict):
         taken = getattr(module, "main_input_name", "pixel_values")
         if taken == "input_ids":
@@ -87,7 +92,14 @@ def _wrap_module(module: Any, options: ModelOptions, spec: str) -> Classifier:
         if options.output == "probabilities":
             raise ModelError(f"{spec} returns logits; leave out output='probabilities'.")
         options.check_count(len(names), spec)
-        options = options.fill(labels=[str(names[index]) for index in sorted(names)], output="logits")
+        labels = config_labels(names, getattr(config, "label2id", None), spec)
+        if options.mean is None and options.std is None:
+            warnings.warn(
+                f"{spec}: its {PREPROCESSOR} is not applied, as it is no part of the object; if it normalises images, "
+                "give load(..., mean=[...], std=[...]), or load the folder, 'hf:FOLDER'",
+                stacklevel=4,
+            )
+        options = options.fill(labels=labels, output="logits")
     return options.make_classifier(module, spec, state_hash(module))
 
 

@@ -16,7 +16,7 @@ from multiguard.errors import ModelError
 from multiguard.io.files import files_checksum, read_regular
 from multiguard.io.records import decode_json
 from multiguard.models.classifier import Classifier, ModelOptions
-from multiguard.models.image_processor import PREPROCESSOR, config_processor, read_processor
+from multiguard.models.image_processor import PREPROCESSOR, config_labels, config_processor, read_processor
 from multiguard.models.spec import HF_CONFIG, import_library, summary
 
 _INDEX = "model.safetensors.index.json"
@@ -60,8 +60,7 @@ def load_hf(folder: str, options: ModelOptions) -> Classifier:
         own, blue_first = config_processor(config, spec, normalised=None not in (options.mean, options.std))
     digest = hf_checksum(folder)
     model = _read_model(path, config, spec)
-    names = model.config.id2label
-    labels = tuple(str(names.get(index, index)) for index in range(len(names)))
+    labels = config_labels(model.config.id2label, model.config.label2id, spec)
     options.check_count(len(labels), spec)
     network = _BlueFirst(model) if blue_first else model
     return options.fill(labels=labels, output="logits", **own).make_classifier(network, spec, digest)

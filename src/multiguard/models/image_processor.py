@@ -1,4 +1,4 @@
-"""What a Hugging Face folder says about its images: size, normalisation, scale and order of channels."""
+"""What a Hugging Face model says of its labels and images: names, size, normalisation, scale and order of channels."""
 
 import math
 from typing import Any
@@ -49,6 +49,25 @@ def read_processor(content: dict[str, Any], config: dict[str, Any], spec: str) -
     if (mean, std, scale) != ((0.0,), (1.0,), 1.0):
         found |= {"mean": tuple(value / scale for value in mean), "std": tuple(value / scale for value in std)}
     return found, flipped
+
+
+def config_labels(names: dict[Any, Any], indices: dict[Any, Any] | None, spec: str) -> tuple[str, ...]:
+    """The names of the labels in the order of the scores, from `id2label`; `label2id` must not contradict it.
+
+    >>> config_labels({"0": "cat", "1": "dog"}, None, "hf:model")
+    ('cat', 'dog')
+    """
+    ordered = [names.get(index, names.get(str(index))) for index in range(len(names))]
+    if None in ordered:
+        found = ", ".join(map(str, names))[:60]
+        raise ModelError(f"{spec}: id2label has the indices {found}; expected 0 to {len(names) - 1}, one per score.")
+    for name, index in (indices or {}).items():
+        if not str(index).isdecimal() or int(index) >= len(ordered) or ordered[int(index)] != name:
+            raise ModelError(
+                f"{spec}: label2id has {name!r} at {index}, and id2label contradicts it; correct its config, or give "
+                "the label names in the order of the scores (--labels, labels=[...]) to a function of your own."
+            )
+    return tuple(map(str, ordered))
 
 
 def config_processor(config: dict[str, Any], spec: str, *, normalised: bool) -> tuple[dict[str, Any], bool]:

@@ -1,6 +1,7 @@
 """scikit-learn estimators as base classifiers: one score per label from whatever shape they return it in."""
 
 import pickle
+from contextlib import suppress
 from functools import cached_property
 from types import CodeType, FunctionType
 from typing import Any
@@ -25,11 +26,19 @@ def wrap_estimator(model: Any, options: ModelOptions, spec: str) -> Classifier:
     network = EstimatorNetwork(model, classes)
     if network.is_probability and options.output == "logits":
         raise ModelError(f"{spec}: predict_proba returns probabilities; leave out output='logits'.")
-    options.check_count(len(classes), spec)
+    names = _names(classes, _columns(model, network))
+    options.check_count(len(names), spec)
     digest = estimator_hash(model)
     spec = type(model).__name__ if spec == UNNAMED and digest is not None else spec
     output = "probabilities" if network.is_probability else None
-    return options.fill(labels=_names(classes), output=output).make_classifier(network, spec, digest)
+    return options.fill(labels=names, output=output).make_classifier(network, spec, digest)
+
+
+def _columns(model: Any, network: "EstimatorNetwork") -> int | None:
+    """The number of scores for a row of zeros; None where that is unknown. XGBoost's `classes_` do not tell it."""
+    with suppress(Exception):  # any error of the user's classes; the first input will tell it
+        return int(network(np.zeros((1, model.n_features_in_), np.float32)).shape[1])
+    return None
 
 
 def estimator_hash(model: Any) -> str | None:
@@ -154,9 +163,11 @@ class EstimatorNetwork(ArrayNetwork):
         return DataFrame(rows, columns=list(self.feature_names))
 
 
-def _names(classes: Any) -> tuple[str, ...]:
-    """The names of the labels; where each label has classes of its own, they are numbered."""
-    return index_names(len(classes)) if isinstance(classes, list) else tuple(map(str, classes))
+def _names(classes: Any, columns: int | None) -> tuple[str, ...]:
+    """The names of the labels; where the classes are of each label, or not as many as the scores, they are numbered."""
+    if isinstance(classes, list) or columns not in (None, len(classes)):
+        return index_names(columns or len(classes))
+    return tuple(map(str, classes))
 
 
 def _present(scores: Any, classes: Any) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +17,7 @@ _PREFIXES: tuple[Kind, ...] = ("timm", "hf", "onnx")
 _NETWORKS = ("cnn", "lite", "unet", "pool")  # built-in ones, to be trained
 _INSIDE = "model"  # where a run folder keeps its model
 _NEED_TORCHVISION = ("timm", "transformers")
-_WEIGHTS = (".safetensors", ".pth", ".pt", ".bin")
+_WEIGHTS = (".safetensors", ".pth", ".pt", ".bin", ".pt2", ".ts", ".torchscript")
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,29 @@ def _weights_file(path: Path) -> ModelSpec:
     beside = (os.path.isfile(home / name) for name in (CARD_FILE, HF_CONFIG))  # noqa: PTH113 - as above
     if path.suffix == ".safetensors" and any(beside):
         return _folder(home)
+    if not os.path.isfile(path):  # noqa: PTH113 - as above
+        raise ModelError(f"{path}: no such file; expected a model, or weights with a network's name beside them")
+    if _is_program(path):
+        how = f"torch.jit.load({str(path)!r})"
+        if path.suffix == ".pt2":
+            how = f"torch.export.load({str(path)!r}).module()"
+        raise ModelError(
+            f"{path} is a program that torch saved, and no program runs because a file is named; if you trust it, load "
+            f"it in a function of your own: --model FILE.py:NAME, with def NAME(): return {how}"
+        )
     raise ModelError(
         f"{path}: weights alone do not say which network they are of; name both, as in "
         f"--model timm:resnet50 --weights {path} --labels labels.txt"
     )
+
+
+def _is_program(path: Path) -> bool:
+    """Whether a file is of torch.export or TorchScript, not of weights."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return path.suffix == ".pt2" or any("/code/" in name for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError):
+        return path.suffix in (".pt2", ".ts", ".torchscript")
 
 
 def import_library(module: str, extra: str) -> Any:

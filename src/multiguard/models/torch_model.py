@@ -4,15 +4,14 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import groupby
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from multiguard.errors import ModelError
-from multiguard.models.classifier import Classifier, score_array
+from multiguard.models.classifier import Classifier, bare_scores, score_array
 
 # A checksum reads a value as a whole number of its own size, so many values at once, each with a weight of its own.
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -22,7 +21,8 @@ _WORDS_AT_ONCE, _MULTIPLIERS = 1 << 22, (0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9)
 class TorchClassifier(nn.Module, Classifier):
     """A base classifier as a torch module: what `Classifier` is, on any device and with gradients.
 
-    An output with `logits`, as Hugging Face models return, and a NumPy array become a tensor.
+    An output with `logits`, as Hugging Face models return, and a NumPy array become a tensor. A module of another
+    precision gets its inputs in that one.
 
     >>> means = TorchClassifier(lambda images: images.mean((2, 3)), ["r", "g", "b"], output="logits", name="means")
     >>> means(torch.ones(1, 3, 4, 4))
@@ -40,6 +40,8 @@ class TorchClassifier(nn.Module, Classifier):
             values = self.__dict__.pop(name)
             self.register_buffer(name, None if values is None else torch.from_numpy(values))
         self.takes = "tensors"
+        floating = (each for each in self.parameters() if each.is_floating_point())
+        self._precision = next((each.dtype for each in floating if each.dtype != torch.float32), None)
 
     @classmethod
     def of(cls, classifier: Classifier) -> "TorchClassifier":
@@ -58,6 +60,15 @@ class TorchClassifier(nn.Module, Classifier):
             code_hash=classifier.code_hash,
         )
 
+    def train(self, mode: bool = True) -> Self:
+        """The mode of all modules; a program of torch.export keeps the one that it was exported in."""
+        try:
+            return super().train(mode)
+        except NotImplementedError:
+            for module in self.modules():
+                module.training = mode
+            return self
+
     def parts_in_training(self) -> list[str]:
         """The names of all modules in train mode."""
         return [name for name, module in self.named_modules() if module.training]
@@ -68,8 +79,8 @@ class TorchClassifier(nn.Module, Classifier):
 
     def forward(self, images: Tensor) -> Tensor:
         """One score per label for each image in [0, 1]."""
-        scores = self.network(self.normalise(images))
-        scores = scores if isinstance(scores, Tensor) else getattr(scores, "logits", scores)
+        inputs = self.normalise(images)
+        scores = bare_scores(self.network(inputs if self._precision is None else inputs.to(self._precision)))
         return torch.from_numpy(scores).to(images.device) if isinstance(scores, np.ndarray) else scores
 
     @torch.no_grad()
@@ -130,7 +141,7 @@ class ArrayModule(nn.Module):
 def as_array(scores: Any) -> NDArray[Any]:
     """The scores as an array on the host; a half-precision type becomes float32."""
     if not isinstance(scores, Tensor):
-        raise ModelError(f"it returned {type(scores).__name__}, expected a tensor of one score per input and label")
+        return score_array(scores)
     half = scores.is_floating_point() and scores.element_size() < 4
     return (scores.float() if half else scores).detach().cpu().numpy()
 

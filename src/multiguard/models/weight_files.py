@@ -2,8 +2,10 @@
 
 import importlib.util
 import io
+import pickle
 import sys
 import zipfile
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,14 @@ from multiguard.models.spec import summary
 _MOST = 1 << 36  # bytes of a weights file
 _OPERATORS = ("nms", "qnms")  # of torchvision
 _declared: list[torch.library.Library] = []  # torch forgets the operators of a library that is deleted
+# What a pickle of plain weights names.
+_REBUILT = {
+    "torch._utils": ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_parameter"),
+    "torch.storage": ("UntypedStorage", "TypedStorage"),
+    "_codecs": ("encode",),
+}
+_PLAIN = {name for name in vars(torch) if name.endswith("Storage") or isinstance(getattr(torch, name), torch.dtype)}
+_PLAIN |= {"Size", "device"}
 _WRAPPERS = ("state_dict", "model", "model_state_dict", "params")
 
 
@@ -35,21 +45,51 @@ def read_hashed_weights(path: Path) -> tuple[dict[str, Tensor], str]:
         content, digest = read_hashed(path, _MOST)
         if path.suffix == ".safetensors":
             return load_safetensors(content), digest
-        _check_archive(content)
+        _check_pickles(content)
         found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file may raise anything
         raise ModelError(f"{path}: not readable as safetensors or as a plain torch file ({summary(error)})") from error
     return _find_tensors(found, path), digest
 
 
-def _check_archive(content: bytes) -> None:
-    """Raises for an archive larger than its file once unpacked: torch never compresses tensors, but a bomb does."""
-    if not zipfile.is_zipfile(io.BytesIO(content)):
+def _check_pickles(content: bytes) -> None:
+    """Raises, before any memory is allocated, for a file of torch whose tensors would be larger than the file."""
+    file = io.BytesIO(content)
+    if not zipfile.is_zipfile(file):  # the format before torch 1.6: three headers, then the tensors
+        file.seek(0)
+        for _ in range(4):
+            _Rehearsal(file, len(content)).load()
         return
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+    with zipfile.ZipFile(file) as archive:
         total = sum(entry.file_size for entry in archive.infolist())
-    if total > len(content):
-        raise ValueError(f"its parts would have {total:,} bytes, more than the file itself")
+        if total > len(content):  # torch never compresses tensors, but a bomb does
+            raise ValueError(f"its parts would have {total:,} bytes, more than the file itself")
+        for name in archive.namelist():
+            if name.endswith("data.pkl"):
+                _Rehearsal(io.BytesIO(archive.read(name)), len(content)).load()
+
+
+class _Rehearsal(pickle.Unpickler):
+    """Reads a pickle without its tensors: calls nothing, and counts the numbers that its storages ask for."""
+
+    def __init__(self, file: io.BytesIO, most: int) -> None:
+        super().__init__(file)
+        self._most, self._storages = most, dict[str, int]()
+
+    def find_class(self, module: str, name: str) -> Any:
+        """What stands for a class or function; one that plain weights do not need raises an error."""
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if name not in _REBUILT.get(module, ()) and not (module == "torch" and name in _PLAIN):
+            raise ValueError(f"it calls {module}.{name}, which plain weights do not; save the model's state_dict()")
+        return lambda *arguments: None
+
+    def persistent_load(self, storage: Any) -> None:
+        """Count the numbers of a storage."""
+        _, _, key, _, numbers, *_ = storage
+        self._storages[str(key)] = int(numbers)
+        if sum(self._storages.values()) > self._most:
+            raise ValueError(f"its tensors would have more numbers than the file has bytes ({self._most:,})")
 
 
 def _find_tensors(content: Any, path: Path) -> dict[str, Tensor]:
