@@ -43,7 +43,7 @@ def _is_estimator(model: object) -> bool:
     return hasattr(model, "predict_proba") or hasattr(model, "decision_function")
 
 
-def wrap_model(model: object, options: ModelOptions, spec: str | None = None) -> Classifier:
+def wrap_model(model: Any, options: ModelOptions, spec: str | None = None) -> Classifier:
     """The object as a `Classifier`, with the labels and the kind of scores that it has itself where none are given.
 
     A `Classifier` declares them all and is returned as it is. `spec` names the object in messages and records.
