@@ -312,7 +312,7 @@ def _begin(out: Path, recipe: Recipe, command: str) -> None:
 
 
 def _write_record(out: Path, record: RunRecord) -> None:
-    if record != read_record(out):
+    if record != read_record(out) or not (out / RECORD_FILE).is_file():
         content = encode_json(to_tree(record)) + b"\n"
         write_atomically(out / RECORD_FILE, lambda file: file.write(content))
 
