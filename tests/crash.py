@@ -5,7 +5,10 @@ folder was synced, each on its own and in any order. What was synced stays.
 """
 
 import os
+import random
+import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -146,10 +149,27 @@ def state_of(home: Path) -> State:
     return frozenset((os.path.relpath(path, home), path.read_bytes() if path.is_file() else None) for path in paths)
 
 
-def put(home: Path, state: State) -> None:
+def put(home: Path, state: State) -> Path:
     """Make a new folder with these files."""
     for name, content in sorted(state, key=lambda each: len(each[0])):
         if content is None:
             (home / name).mkdir()
         else:
             (home / name).write_bytes(content)
+    return home
+
+
+def crash_states(monkeypatch, home: Path, work: Callable[[], object], most: int | None) -> list[State]:
+    """The states in which a crash may leave the folder during the work, or a seeded selection of so many."""
+    with monkeypatch.context() as patch:
+        recorder = Recorder(patch, home)
+        work()
+    assert recorder.recorded() == state_of(home), "every change goes through the calls that are recorded"
+    states = sorted(recorder.states, key=names_and_sizes)
+    assert len(states) > 10
+    return states if most is None or most >= len(states) else random.Random(0).sample(states, most)
+
+
+def names_and_sizes(state: State) -> list[tuple[str, int]]:
+    """A short form of a state, whatever the random names of partial files are."""
+    return sorted((re.sub(r"\.[^.]+\.part", ".part", path), len(content or b"")) for path, content in state)

@@ -5,57 +5,23 @@ import pytest
 from multiguard.errors import InvalidInputError
 from multiguard.io.ranks import Rank, this_rank
 
-VARIABLES = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "TORCHELASTIC_RESTART_COUNT")
-
-
-@pytest.fixture
-def environment(monkeypatch):
-    """Sets exactly these variables of torchrun."""
-
-    def set_variables(**variables):
-        for name in VARIABLES:
-            monkeypatch.delenv(name, raising=False)
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-
-    return set_variables
-
 
 @pytest.mark.parametrize(
-    ("variables", "rank"),
-    [
-        ({}, Rank()),
-        ({"WORLD_SIZE": "1", "RANK": "7"}, Rank()),
-        ({"WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1"}, Rank(3, 4, 1)),
-        ({"WORLD_SIZE": "2", "RANK": "0", "TORCHELASTIC_RESTART_COUNT": "1"}, Rank(0, 2, 0, 1)),
-    ],
+    ("count", "number", "rank"),
+    [(None, None, Rank()), ("1", "7", Rank()), ("4", "3", Rank(3, 4)), ("2", "0", Rank(0, 2))],
 )
-def test_rank(environment, variables, rank):
+def test_rank(monkeypatch, count, number, rank):
     """The rank is read from the variables; a single process has none."""
-    environment(**variables)
+    for name, value in (("WORLD_SIZE", count), ("RANK", number)):
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
     assert this_rank() == rank
+    assert rank.is_main == (rank.number == 0)
 
 
-@pytest.mark.parametrize(
-    ("variables", "message"),
-    [
-        ({"WORLD_SIZE": "abc"}, "WORLD_SIZE is 'abc'"),
-        ({"WORLD_SIZE": "0"}, "WORLD_SIZE is '0'"),
-        ({"WORLD_SIZE": "2"}, "RANK must be one of 0 to 1, but it is not set"),
-        ({"WORLD_SIZE": "2", "RANK": "2"}, "but it is 2"),
-        ({"WORLD_SIZE": "2", "RANK": "-1"}, "RANK is '-1' in the environment"),
-        ({"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "x"}, "LOCAL_RANK is 'x' in the environment"),
-    ],
-)
-def test_bad_environment(environment, variables, message):
+@pytest.mark.parametrize(("count", "number"), [("abc", "0"), ("0", "0"), ("2", ""), ("2", "2"), ("2", "-1")])
+def test_bad_environment(monkeypatch, count, number):
     """Variables that give no rank are refused by name."""
-    environment(**variables)
-    with pytest.raises(InvalidInputError, match=message):
+    monkeypatch.setenv("WORLD_SIZE", count)
+    monkeypatch.setenv("RANK", number)
+    with pytest.raises(InvalidInputError, match=f"WORLD_SIZE is '{count}' and RANK '{number}' in the environment"):
         this_rank()
-
-
-def test_main_process():
-    """The main process may discard old work, unless torchrun has restarted it."""
-    assert Rank().may_discard
-    assert not Rank(restarts=1).may_discard
-    assert not Rank(number=1, count=2).may_discard

@@ -1,4 +1,4 @@
-"""Kills, races and files of somebody else: every command that writes leaves one consistent set, and only its own."""
+"""Crashes, races and files of others: every command that writes leaves one consistent set, and only its own."""
 
 import csv
 import errno
@@ -13,24 +13,22 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from tests.crash import crash_states, names_and_sizes, put
 from tests.evaluate.attack_cases import top_k_attacks
 from tests.evaluate.votes_cases import random_votes
-from tests.killer import Killer
 from tests.pipeline.cheap_commands import MODEL, Commands
 from tests.pipeline.tiny_run import command, state
 
 from multiguard.attack import outcomes as attack_outcomes
-from multiguard.data.config import DataConfig
 from multiguard.errors import FolderInUseError
 from multiguard.evaluate import CertifyConfig, certify_votes, read_attacks, read_certificates
 from multiguard.io.files import write_atomically
 from multiguard.report import outputs
-from multiguard.train import TrainConfig, train
 from multiguard.votes import read_votes
 
 MEMORY = Path("/dev/shm")
 COMMANDS = ["certify", "report", "attack", "vote"]
-SLOW = ["report", "vote", "compare", "run"]  # a minute or more of kills
+SLOW = ["report", "compare", "run"]  # a minute or more of crashes
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +46,7 @@ def inputs(tmp_path_factory):
 def memory_folder():
     """A folder in memory if possible: only the order of the changes matters."""
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        yield Path(folder)
+        yield Path(folder).resolve()
 
 
 @pytest.fixture
@@ -104,47 +102,19 @@ def check_consistent(out):
     "name",
     [*("certify", "attack", "calibrate"), *(pytest.param(slow, marks=pytest.mark.soak) for slow in SLOW)],
 )
-def test_kill_at_every_change(memory_folder, commands, monkeypatch, name, older):
-    """A kill before any single change of a file costs nothing: the same command ends with the same files."""
-    work, killer = commands[name], Killer(monkeypatch)
-    complete, killed = memory_folder / "complete", memory_folder / "killed"
+def test_every_crash_state(memory_folder, commands, monkeypatch, name, older):
+    """What a crash or a power cut leaves is of one result, and the same command ends with the same files."""
+    work, complete, before = commands[name], memory_folder / "complete", memory_folder / "before"
     work(complete, 3)
-    calls = 1
-    while True:
-        if older:
-            work(killed, 4)
-        if not killer.run(lambda: work(killed, 3, force=older), calls):
-            break
-        check_consistent(killed)
-        killer.run(lambda: work(killed, 3, force=older), 3 * calls % 7 + 1)  # another kill on top
-        check_consistent(killed)
-        work(killed, 3, force=older)
-        assert contents(killed) == contents(complete), calls
-        shutil.rmtree(killed)
-        calls += 1
-    assert calls > 3
-    assert contents(killed) == contents(complete)
-
-
-@pytest.mark.soak
-def test_kill_and_repeat(memory_folder, monkeypatch):
-    """A kill before any single change costs nothing, where a command writes a model."""
-
-    def work(out):
-        part = TrainConfig(model="cnn:2", images=16, val_images=16, epochs=1)
-        train(part, DataConfig("digits", size=16), out=out)
-
-    killer, calls = Killer(monkeypatch), 1
-    complete, killed = memory_folder / "complete", memory_folder / "killed"
-    work(complete)
-    while killer.run(lambda: work(killed), calls):
-        killer.run(lambda: work(killed), 3 * calls % 7 + 1)  # another kill on top
-        work(killed)
-        files = [sorted(path.relative_to(out) for path in out.rglob("*")) for out in (killed, complete)]
-        assert files[0] == files[1], calls
-        shutil.rmtree(killed)
-        calls += 1
-    assert calls > 3
+    before.mkdir()
+    if older:
+        work(before / "out", 4)
+    for number, left in enumerate(crash_states(monkeypatch, before, lambda: work(before / "out", 3, force=older), 30)):
+        out = put(memory_folder / str(number), left) / "out"
+        if out.exists():
+            check_consistent(out)
+        work(out, 3, force=older)
+        assert contents(out) == contents(complete), names_and_sizes(left)
 
 
 READERS = {

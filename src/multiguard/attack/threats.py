@@ -112,8 +112,7 @@ class Ball:
     def _ascent(self, slope: Tensor, images: Tensor, *, box: bool) -> Tensor:
         """A direction of length 1 in which a function with this slope rises fast.
 
-        In the l2-ball it is the slope itself, in that of the maximum its signs. In the l1-ball a few numbers of the
-        steepest slope share the step; in the `box` only those that a step against the slope leaves in [0, 1].
+        l2: the slope; linf: its signs; l1: a few numbers of the steepest slope, in the `box` only those with room left.
         """
         if self.order == 2:
             return self._unit(slope)
@@ -165,32 +164,28 @@ class Masks(ABC):
         """(P,) float64, the size of the smallest mask that holds every pixel that differs, in any channel."""
 
     @abstractmethod
-    def best(self, gains: Tensor, m: int) -> Tensor:
-        """(height, width) boolean, the mask of the largest total gain; the gains are (height, width), none negative."""
+    def _best(self, gains: Tensor, m: int) -> Tensor: ...  # the mask of the largest total gain
 
     @abstractmethod
-    def moved(self, mask: Mask | None, m: int, shape: tuple[int, ...], rng: Rng, left: float) -> Mask:
-        """A random mask; `left` says how far from an earlier mask, which it holds, if that fits, where that is 0."""
+    def _moved(self, mask: Mask | None, m: int, shape: tuple[int, ...], rng: Rng, left: float) -> Mask: ...
 
     @abstractmethod
-    def region(self, shape: tuple[int, ...], rng: Rng, left: float) -> Mask:
-        """The pixels that get another content at once, fewer from try to try."""
+    def _region(self, shape: tuple[int, ...], rng: Rng, left: float) -> Mask: ...  # that gets another content at once
 
     @abstractmethod
-    def colours(self, shape: tuple[int, ...], rng: Rng) -> Values:
-        """(channels, height, width), random colours, each channel 0 or 1."""
+    def _colours(self, shape: tuple[int, ...], rng: Rng) -> Values: ...  # each channel 0 or 1
 
     def random_start(self, clean: Tensor, radius: Tensor, rngs: Sequence[Rng], *, box: bool) -> Tensor:
         """Random masks of random colours."""
         shape = tuple(clean.shape[1:])
-        mask = [self.moved(None, int(m), shape[1:], rng, 1.0) for m, rng in zip(radius.tolist(), rngs, strict=True)]
-        return _filled(clean, list(zip(mask, [self.colours(shape, rng) for rng in rngs], strict=True)))
+        mask = [self._moved(None, int(m), shape[1:], rng, 1.0) for m, rng in zip(radius.tolist(), rngs, strict=True)]
+        return _filled(clean, list(zip(mask, [self._colours(shape, rng) for rng in rngs], strict=True)))
 
     def descent(self, clean: Tensor, radius: Tensor, config: AttackConfig) -> Step:
         """In the first half of the steps all masks compete, then the content of the best one follows the slope.
 
-        The slopes of the steps are added up, since a draw shows few pixels. By them, each pixel could gain so much if
-        each of its channels were 0 or 1; the mask of the largest gain is filled with that.
+        Slopes are added up over the steps, since a draw shows few pixels. The gain of a pixel is to first order what
+        the margin falls by if each of its channels becomes 0 or 1; the mask of the largest gain is filled with that.
         """
         total, mask = torch.zeros_like(clean), torch.zeros_like(clean[:, 0], dtype=torch.bool)
 
@@ -203,7 +198,7 @@ class Masks(ABC):
                 return torch.where(mask[:, None], (images - size * slope.sign()).clamp(0, 1), clean)
             content = (total < 0).to(clean.dtype)
             gains = (total * (clean - content)).clamp(min=0).sum(dim=1)
-            mask = torch.stack([self.best(own, int(m)) for own, m in zip(gains, radius.tolist(), strict=True)])
+            mask = torch.stack([self._best(own, int(m)) for own, m in zip(gains, radius.tolist(), strict=True)])
             return torch.where(mask[:, None] & (total != 0), content, clean)
 
         return step
@@ -222,19 +217,19 @@ class Masks(ABC):
             left, tried = 1 - number / config.tries, []
             for index, ((mask, content), m, rng) in enumerate(zip(kept, sizes, rngs, strict=True)):
                 if number % 2 == 0:
-                    tried.append((self.moved(mask, m, mask.shape, rng, left), content))
+                    tried.append((self._moved(mask, m, mask.shape, rng, left), content))
                     continue
-                paint = self.colours(content.shape, rng)
+                paint = self._colours(content.shape, rng)
                 if number % 4 == 1 and len(pixels) > 1:
                     paint = _other(pixels, index, rng)
-                tried.append((mask, np.where(self.region(mask.shape, rng, left), paint, content)))
+                tried.append((mask, np.where(self._region(mask.shape, rng, left), paint, content)))
         yield _filled(clean, tried)
 
     def _painted(self, image: Values, found: Values, m: int, rng: Rng) -> "_Painted":
         """What a smaller radius found, in a mask of this size; a random mask where it found nothing."""
         changed = np.any(found != image, axis=0)
-        mask = self.moved(changed if changed.any() else None, m, changed.shape, rng, 0.0)
-        return mask, np.where(changed, found, self.colours(image.shape, rng))
+        mask = self._moved(changed if changed.any() else None, m, changed.shape, rng, 0.0)
+        return mask, np.where(changed, found, self._colours(image.shape, rng))
 
 
 _Painted = tuple[Mask, Values]  # (height, width) and the content, (channels, height, width), also outside
@@ -247,13 +242,12 @@ class Pixels(Masks):
         """How many pixels differ."""
         return (clean != images).any(dim=1).sum(dim=(1, 2)).to(torch.float64)
 
-    def best(self, gains: Tensor, m: int) -> Tensor:
-        """The m pixels of the largest gains."""
+    def _best(self, gains: Tensor, m: int) -> Tensor:
         mask = torch.zeros_like(gains, dtype=torch.bool)
         mask.view(-1)[gains.flatten().topk(min(m, gains.numel())).indices] = True
         return mask
 
-    def moved(self, mask: Mask | None, m: int, shape: tuple[int, ...], rng: Rng, left: float) -> Mask:
+    def _moved(self, mask: Mask | None, m: int, shape: tuple[int, ...], rng: Rng, left: float) -> Mask:
         """Any m pixels; all but a fraction `left` / 2 of an earlier mask stay, at least one if any."""
         scores = rng.random(shape)
         if mask is not None:
@@ -263,12 +257,10 @@ class Pixels(Masks):
         chosen.flat[np.argsort(-scores, axis=None)[:m]] = True
         return chosen
 
-    def region(self, shape: tuple[int, ...], rng: Rng, left: float) -> Mask:
-        """Some pixels, anywhere."""
+    def _region(self, shape: tuple[int, ...], rng: Rng, left: float) -> Mask:
         return np.asarray(rng.random(shape) < 0.1 + 0.4 * left)
 
-    def colours(self, shape: tuple[int, ...], rng: Rng) -> Values:
-        """A colour per pixel."""
+    def _colours(self, shape: tuple[int, ...], rng: Rng) -> Values:
         return rng.integers(0, 2, shape).astype(np.float32)
 
 
@@ -280,8 +272,7 @@ class Patch(Masks):
         changed = (clean != images).any(dim=1)
         return torch.stack([_extent(changed.any(dim=axis)) for axis in (1, 2)]).amax(dim=0).to(torch.float64)
 
-    def best(self, gains: Tensor, m: int) -> Tensor:
-        """The best of all positions."""
+    def _best(self, gains: Tensor, m: int) -> Tensor:
         height, width = gains.shape
         side = (min(m, height), min(m, width))
         sums = functional.avg_pool2d(gains[None, None].to(torch.float64), side, stride=1)[0, 0]
@@ -290,7 +281,7 @@ class Patch(Masks):
         mask[top : top + m, start : start + m] = True
         return mask
 
-    def moved(self, mask: Mask | None, m: int, shape: tuple[int, ...], rng: Rng, left: float) -> Mask:
+    def _moved(self, mask: Mask | None, m: int, shape: tuple[int, ...], rng: Rng, left: float) -> Mask:
         """A square, at most a fraction `left` / 2 of the image away from an earlier one."""
         corner = [int(rng.integers(0, max(1, size - m + 1))) for size in shape]
         if mask is not None:
@@ -303,12 +294,10 @@ class Patch(Masks):
         chosen[corner[0] : corner[0] + m, corner[1] : corner[1] + m] = True
         return chosen
 
-    def region(self, shape: tuple[int, ...], rng: Rng, left: float) -> Mask:
-        """A random square."""
+    def _region(self, shape: tuple[int, ...], rng: Rng, left: float) -> Mask:
         return _random_square(shape, rng, left)
 
-    def colours(self, shape: tuple[int, ...], rng: Rng) -> Values:
-        """One colour."""
+    def _colours(self, shape: tuple[int, ...], rng: Rng) -> Values:
         return np.broadcast_to(rng.integers(0, 2, (shape[0], 1, 1)), shape).astype(np.float32)
 
 

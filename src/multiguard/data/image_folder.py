@@ -20,7 +20,7 @@ from pathlib import Path
 from multiguard.data.sample import FileDataset, ImageFile
 from multiguard.errors import DataError, ImageError
 from multiguard.io.files import read_regular
-from multiguard.io.names import UnknownNames, shorten_names, unknown_name
+from multiguard.io.names import shorten_names, unknown_name
 
 ALL = "all"
 _FILE_COLUMNS = ("file", "image", "filename", "path")
@@ -251,7 +251,7 @@ class LabelIndex:
 
     def __init__(self, names: Sequence[str], source: object, note: str = "") -> None:
         self._positions = {name: index for index, name in enumerate(names)}
-        self._unknown, self._note = UnknownNames("label", names), note
+        self._note = note
         if repeated := _repeated(names):
             raise DataError(f"{source}: the label '{repeated}' is listed twice; label names must be unique")
 
@@ -259,7 +259,8 @@ class LabelIndex:
         """The sorted indices of the label names of a row, looked up exactly; unknown ones raise `ImageError`."""
         given = set(names)
         if unknown := sorted(given - self._positions.keys()):
-            raise ImageError(row.source, f"{self._unknown.of(unknown)}{self._note}")
+            others = f" and {len(unknown) - 1} more unknown labels" if unknown[1:] else ""
+            raise ImageError(row.source, f"{unknown_name('label', unknown[0], self._positions)}{others}{self._note}")
         return tuple(sorted(self._positions[name] for name in given))
 
 

@@ -11,7 +11,6 @@ from multiguard.errors import InvalidInputError
 # makes it text. Names that already have apostrophes in front of such a sign get one more, so that it can be undone.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _COMPARED = 30  # characters of a name; to compare two takes up to the product of their lengths
-_SUGGESTED = 10  # unknown names of one list that get a hint; to find one takes a comparison with every known name
 
 
 def is_unicode(name: str) -> bool:
@@ -62,27 +61,6 @@ def unknown_name(kind: str, given: str, known: Iterable[str]) -> str:
     near = get_close_matches(_folded(given), folded, n=1, cutoff=0.5)
     hint = f"did you mean '{folded[near[0]]}'?" if near else f"known: {shorten_names(names)}"
     return f"unknown {kind} '{given}': {hint}"
-
-
-class UnknownNames:
-    """Messages for the unknown names of one list, however many: the first few different ones get a hint.
-
-    >>> messages = UnknownNames("label", ["cat", "dog"])
-    >>> messages.of(["cta", "dgo"])
-    "unknown label 'cta': did you mean 'cat'? unknown label 'dgo': did you mean 'dog'?"
-    """
-
-    def __init__(self, kind: str, known: Iterable[str]) -> None:
-        self._kind, self._known, self._hints = kind, list(known), dict[str, str]()
-
-    def of(self, names: Sequence[str]) -> str:
-        """The messages for the first of these names, and the number of the others."""
-        for name in names[:_SUGGESTED]:
-            if name not in self._hints and len(self._hints) < _SUGGESTED:
-                self._hints[name] = unknown_name(self._kind, name, self._known)
-        shown = [self._hints.get(name, f"unknown {self._kind} '{name}'") for name in names[:_SUGGESTED]]
-        text, others = "; ".join(shown).replace("?;", "?"), len(names) - len(shown)
-        return f"{text} and {others} more unknown {self._kind}s" if others else text
 
 
 def _folded(name: str) -> str:

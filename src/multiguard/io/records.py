@@ -52,7 +52,7 @@ def convert(value: Any, record_type: type[T]) -> T:
     Example:
         >>> from multiguard.io.ranks import Rank  # a dataclass
         >>> convert({"number": 1, "count": 4}, Rank)
-        Rank(number=1, count=4, local=0, restarts=None)
+        Rank(number=1, count=4)
         >>> convert({"number": "1"}, Rank)
         Traceback (most recent call last):
         ValueError: number: expected `int`, got `str`

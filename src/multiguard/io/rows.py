@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from hashlib import blake2b
 from itertools import islice
 from typing import Any, TypeVar, overload
 
@@ -119,17 +118,3 @@ class Rows(Sequence[Row]):
             return found.as_py()
         row = self.values[self.offsets[position] : self.offsets[position + 1]]
         return row if row.dtype.kind == "f" else tuple(row.tolist())
-
-
-def distinct(texts: Iterable[str]) -> bool:
-    """Whether no text is there twice.
-
-    Texts are compared by 16 bytes of a hash each, so one that is there twice is always found. Two different ones of the
-    same hash, which nobody has ever seen, would be taken for one.
-
-    >>> distinct(["cat", "dog"]), distinct(["cat", "dog", "cat"])
-    (True, False)
-    """
-    hashes = (blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in texts)
-    ordered = np.sort(np.fromiter(hashes, "S16"))
-    return not np.any(ordered[1:] == ordered[:-1])

@@ -147,6 +147,7 @@ def _publish(head: Path, stage: Path, record: _Record, wanted: str) -> None:
     _write(head, _Record(wanted, files=new, replaced=old))
     for key in old.keys() - {head.name}:
         (home / key).unlink()
+        sync((home / key).parent)
     for key in sorted(new, key=lambda key: key != head.name):
         (home / key).parent.mkdir(exist_ok=True)
         (stage / key).replace(home / key)

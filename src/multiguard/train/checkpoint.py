@@ -17,7 +17,7 @@ from torch import Tensor
 from multiguard.data import IndexedDataset, Pixels
 from multiguard.data.sample import target_matrix
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.io.files import is_regular, write_atomically
+from multiguard.io.files import is_regular, mentions, write_atomically
 from multiguard.io.records import convert, decode_checked, encode_checked
 from multiguard.io.writer import check_foreign
 from multiguard.models.backbone import Backbone
@@ -35,9 +35,8 @@ STATE_FILE = Path("state") / "last.safetensors"
 LOG_FILE = "log.jsonl"
 CURVE_FILE = "curve.png"
 MODEL_FILES = (CARD_FILE, WEIGHTS_FILE, LOG_FILE, CURVE_FILE, STATE_FILE.as_posix())
-_MARKS = {CARD_FILE: b'"architecture"', STATE_FILE.as_posix(): b'"progress"'}  # near the beginning of each
+_MARKS = {CARD_FILE: "architecture", STATE_FILE.as_posix(): "progress"}
 _STATE: dict[str, Any] = {"format": "multiguard-training", "version": 1}
-_BEGINNING = 4096  # bytes
 _LONGEST_VALUE = 40  # characters in a message; a hash is longer
 
 
@@ -140,13 +139,7 @@ def run_settings(card: ModelCard) -> Settings:
 def own_files(out: Path) -> list[Path]:
     """The files of a training in the folder, the card first; none unless training wrote the card or the state."""
     files = [path for name in MODEL_FILES if is_regular(path := out / name) and not path.parent.is_symlink()]
-    marked = (_begins_with(out / name, mark) for name, mark in _MARKS.items() if out / name in files)
-    return files if any(marked) else []
-
-
-def _begins_with(path: Path, mark: bytes) -> bool:
-    with path.open("rb") as file:
-        return mark in file.read(_BEGINNING)
+    return files if any(out / name in files and mentions(out / name, mark) for name, mark in _MARKS.items()) else []
 
 
 def check_own_files(out: Path) -> None:
@@ -178,12 +171,14 @@ def check_same_run(out: Path, settings: Settings) -> None:
     progress = read_progress(out)
     if progress is None and not (out / CARD_FILE).is_file():
         return
-    before = _flatten(run_settings(read_card(out)) if progress is None else progress[0])
-    now = _flatten(settings)
-    changes = [_difference(key, before.get(key), now.get(key)) for key in sorted({*before, *now})]
-    if any(changes):
+    before, now = _flatten(run_settings(read_card(out)) if progress is None else progress[0]), _flatten(settings)
+    if changes := [
+        _change(key, before.get(key), now.get(key))
+        for key in sorted(before | now, key=str)
+        if before.get(key) != now.get(key)
+    ]:
         fix = "Train with --force to replace it, or name another folder"
-        raise InvalidInputError(f"{out} holds a run with other settings: {'; '.join(filter(None, changes))}. {fix}")
+        raise InvalidInputError(f"{out} holds a run with other settings: {'; '.join(changes)}. {fix}")
 
 
 def holds_other_run(out: Path, settings: Settings) -> bool:
@@ -206,9 +201,7 @@ def _flatten(settings: Settings, prefix: str = "") -> Record:
     return flat
 
 
-def _difference(key: str, before: Any, now: Any) -> str:
-    if before == now:
-        return ""
+def _change(key: str, before: Any, now: Any) -> str:
     texts = [json.dumps(value, ensure_ascii=False) for value in (before, now)]
     short = max(map(len, texts)) <= _LONGEST_VALUE
     return f"{key} was {texts[0]} and is {texts[1]}" if short else f"{key} has changed"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from torch import Tensor, nn
@@ -31,15 +31,13 @@ from multiguard.models.torch_model import TorchClassifier
 from multiguard.train import checkpoint
 from multiguard.train.checkpoint import CURVE_FILE, LOG_FILE, MODEL_FILES, STATE_FILE, new_card, run_settings
 from multiguard.train.config import TrainConfig
-from multiguard.train.process_group import process_group
 from multiguard.train.start import image_size, load_teacher, open_splits, provenance, start_backbone
 from multiguard.train.trainer import Record, Trainer
 
 OnEpoch = Callable[[Record], None]
 OnProgress = Callable[[str, int, int], None]  # the activity, how much of it is done, and how much there is
 
-# A process that waits longer for the others fails, so that torchrun restarts all of them: one may hang for ever.
-COLLECTIVES_TIMEOUT = timedelta(minutes=10)
+_TIMEOUT = timedelta(minutes=10)  # of a process that waits for the others: one may hang for ever
 
 
 @dataclass(frozen=True)
@@ -126,7 +124,7 @@ def fit(
     A run with another card does not resume this one. The config is resolved. A denoiser stands in front of the network,
     for the validation noise; a teacher, which the card must name, gives scores of images without noise to learn.
     """
-    group = process_group(COLLECTIVES_TIMEOUT)
+    group = InitProcessGroupKwargs(timeout=_TIMEOUT)
     accelerator = Accelerator(cpu=not torch.cuda.is_available(), kwargs_handlers=[group])
     check_code(gather_object([package_checksum()])[0])
     _check_pixels(pixels, val_pixels, config.batch, accelerator.num_processes)
@@ -153,7 +151,7 @@ def _check_pixels(pixels: Pixels, val_pixels: Pixels, batch: int, processes: int
 def prepare_folder(out: Path, settings: Mapping[str, Any], force: bool, accelerator: Accelerator) -> None:
     """Raise unless this run may write here; with `force` the main process first discards another run's files."""
     if force:
-        if this_rank().may_discard and checkpoint.holds_other_run(out, settings):
+        if this_rank().is_main and checkpoint.holds_other_run(out, settings):
             checkpoint.discard_model(out)
         accelerator.wait_for_everyone()
     checkpoint.check_same_run(out, settings)

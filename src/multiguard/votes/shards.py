@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 from multiguard.errors import ImageFailure, InvalidInputError, VotesError
 from multiguard.io.files import MOST_TABLE, open_parquet, read_hashed, write_atomically
 from multiguard.io.records import checksum, convert, decode_checked, encode_checked
-from multiguard.io.rows import distinct
 from multiguard.io.short_repr import short_repr
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.types import VoteRow, check_head, check_row, decode_votes, encode_votes
@@ -62,7 +61,7 @@ class Manifest:
         run = self.provenance
         if self.shard_images < 1:
             raise InvalidInputError(f"shard_images must be at least 1, not {self.shard_images}.")
-        if not distinct(run.image_ids):
+        if len(set(run.image_ids)) < len(run.image_ids):
             raise InvalidInputError("image ids must be distinct: two images of one id would share their noise.")
         if self.shards is not None and len(self.shards) != self.shard_count:
             raise InvalidInputError(f"{len(self.shards)} shards, expected {self.shard_count}.")
