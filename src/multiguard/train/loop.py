@@ -19,7 +19,7 @@ from multiguard.data import Pixels, load_pixels
 from multiguard.data.config import DataConfig, check_dataset
 from multiguard.data.image import decoding_threads
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.io.files import file_checksum, remove_partial_files, write_atomically
+from multiguard.io.files import file_checksum, read_regular, remove_partial_files, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.ranks import check_code, package_checksum, this_rank
 from multiguard.io.short_repr import short_repr
@@ -237,7 +237,7 @@ def _is_current(out: Path, history: Sequence[Record]) -> bool:
     """Whether the model folder is complete and holds all epochs of the state."""
     if not all((out / name).is_file() for name in (CARD_FILE, WEIGHTS_FILE, LOG_FILE)):
         return False
-    card, log = read_card(out), (out / LOG_FILE).read_bytes()
+    card, log = read_card(out), read_regular(out / LOG_FILE)
     weights = file_checksum(out / WEIGHTS_FILE)
     return (list(card.history), card.weights_sha256, log) == (history, weights, _log(history))
 
