@@ -32,7 +32,7 @@ def test_threshold_returned():
     assert Threshold(0.5).hits(SETS, 3).tolist() == [3, 2, 3]
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.0, True, None, "3"])
+@pytest.mark.parametrize("value", [0, -1, 1.0, True, "3"])
 def test_refused_counts(value):
     """k and k' are whole numbers of at least 1."""
     with pytest.raises(InvalidInputError, match="k must be a whole number of at least 1"):
@@ -182,3 +182,8 @@ def test_most_staying() -> None:
         rule = Threshold(0.5)
         assert rule.most_staying(low, high, inside) == max((p >= 0.5)[inside].sum() for p in ends)
         assert rule.most_out(low, inside) == max((p < 0.5)[~inside].sum() for p in ends)
+
+
+def test_default_k_prime():
+    """Where k' is not given, it is half of k, rounded up."""
+    assert [TopK(k) for k in (1, 2, 3, 5)] == [TopK(1, 1), TopK(2, 1), TopK(3, 2), TopK(5, 3)]

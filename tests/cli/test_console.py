@@ -1,15 +1,22 @@
 import sys
+import time
 
 import pytest
 
 from multiguard.cli.console import print_line, progress_bar
 
 
-def test_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """Silent where there is no terminal."""
+def test_no_terminal(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    """Where there is no terminal, a line says now and then how far it is, and quick work says nothing."""
     with progress_bar("images") as progress:
-        progress("reading", 3, 10)
-    assert capsys.readouterr() == ("", "")
+        for done in range(10):
+            progress("reading", done, 10)
+        assert capsys.readouterr() == ("", "")
+        later = time.monotonic() + 60
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        for done in (3, 4, 10):
+            progress("reading", done, 10)
+    assert capsys.readouterr() == ("", "reading: 3 of 10 images, about 2.3 minutes left\n")
 
 
 def test_terminal(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:

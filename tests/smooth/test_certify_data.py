@@ -457,3 +457,15 @@ def test_several_processes(monkeypatch):
     monkeypatch.setenv("RANK", "1")
     with pytest.raises(MultiGuardError, match="votes are made in one process, and this is one of 2"):
         Smoother(network(), sigma=SIGMA, device="cpu").certify(TEST, RULE, **QUICK)
+
+
+def test_time(capsys, monkeypatch):
+    """Before draws that take long, a line says about how long; quick ones say nothing."""
+    smoother = Smoother(network(), SIGMA, device="cpu")
+    for seconds, said in ((0.5, ""), (600.0, "2 inputs x 1500 draws take about 10 minutes\n")):
+        monkeypatch.setattr("multiguard.smooth.dataset.VoteRun.seconds", lambda self, seconds=seconds: seconds)
+        smoother.certify((TEST[0][:2], TEST[1][:2]), RULE, draws=1500)
+        assert capsys.readouterr() == ("", said)
+    monkeypatch.undo()
+    smoother.certify((TEST[0][:2], TEST[1][:2]), RULE, draws=1500, progress=False)
+    assert capsys.readouterr() == ("", "")

@@ -1,13 +1,17 @@
 """Pilot draws choose, other draws confirm: no more labels are falsely confirmed than promised."""
 
+import re
+
 import numpy as np
 import pytest
+from PIL import Image
 from scipy import stats
 from torch import Tensor
 from toy import Images, linear
 
 from multiguard.certify import Gaussian, Threshold, TopK, certified_radii, hits_from_ranked, label_radii
-from multiguard.errors import InvalidInputError
+from multiguard.data.image import decode_image
+from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models import load
 from multiguard.smooth import Smoother
 from multiguard.smooth.prediction import confirm_labels
@@ -34,6 +38,48 @@ def test_clear_labels():
     assert prediction.confirmed == (True, True)
     assert prediction.radii[0] >= prediction.radii[1] > 0
     assert prediction.other_radii is None
+
+
+def test_default_rule():
+    """Without a rule the best five labels are predicted, or those that half of the draws have."""
+    image = np.linspace(1, 0, 8)
+    for one, rule in ((top_k_smoother(8, k_max=3), TopK(5, 3)), (set_smoother(8), Threshold(0.5))):
+        assert one.predict(image, noise_seed=0) == one.predict(image, rule, noise_seed=0)
+
+
+def test_image_files(tmp_path):
+    """A PIL image and the path of an image file are read as a dataset reads them, at the size of the classifier."""
+    file = tmp_path / "a.png"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (9, 7, 3), dtype=np.uint8)).save(file)
+    one = Smoother(lambda images: images.flatten(1)[:, :4], sigma=0.5, image_size=(6, 6), labels=list("abcd"))
+    expected = one.predict(decode_image(file.read_bytes(), 6), noise_seed=0)
+    for given in (file, str(file), Image.open(file)):
+        assert one.predict(given, noise_seed=0) == expected
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ((6, 6, 3), "its channels come last: use image.transpose(2, 0, 1)"),
+        ((1, 3, 6, 6), "give one image of a batch, such as images[0]"),
+        ((3, 5, 6), "the classifier takes (channels, height, width) with 6 x 6 pixels; resize it first"),
+    ],
+)
+def test_shapes(shape, words):
+    """An image of another shape raises an error that says what to do."""
+    one = Smoother(lambda images: images.flatten(1)[:, :4], sigma=0.5, image_size=(6, 6), labels=list("abcd"))
+    with pytest.raises(InvalidInputError, match=re.escape(words)):
+        one.predict(np.zeros(shape, np.uint8))
+
+
+def test_failure():
+    """An input without an id is not called by a hash."""
+
+    def failing(rows):
+        raise ValueError("no")
+
+    with pytest.raises(ModelError, match=r"^the input, draw 0: the classifier failed: ValueError: no"):
+        Smoother(failing, sigma=0.5, labels=["a", "b"]).predict(np.zeros(3))
 
 
 def test_equal_labels():

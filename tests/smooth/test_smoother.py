@@ -232,13 +232,6 @@ def test_sets_of_scores(source, labels):
     assert np.array_equal(votes.hits(), (torch.cat(seen) >= np.float32(limit)).numpy())
 
 
-def test_image_size():
-    """An image of another size than the classifier takes is named."""
-    f = load(lambda x: x.flatten(1)[:, :1], labels=["a"], output="logits", image_size=(8, 8))
-    with pytest.raises(InvalidInputError, match=r"'cat'.*\(4, 4\).*\(8, 8\)"):
-        Smoother(f, sigma=1.0, device="cpu").votes(IMAGE, 3, noise_seed=0, image_id="cat")
-
-
 def test_nan_among_others():
     """Among images that share a batch, the one with a NaN is named."""
 

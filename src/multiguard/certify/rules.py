@@ -37,7 +37,7 @@ class TopK:
 
     Attributes:
         k: How many labels g returns; None for other rules, and so are k_prime and t.
-        k_prime: How many labels f returns, k'.
+        k_prime: How many labels f returns, k'; by default half of k, rounded up.
         ranked: Whether votes are ranked labels; if not, they are sets.
         has_ceilings: Whether labels outside L are claimed about, too (`Radii.false`).
 
@@ -50,7 +50,7 @@ class TopK:
     """
 
     k: int
-    k_prime: int
+    k_prime: int = None  # type: ignore[assignment]
     name: ClassVar[RuleName] = "top-k"
     methods: ClassVar[tuple[Method, ...]] = METHODS
     t: ClassVar[None] = None
@@ -59,7 +59,8 @@ class TopK:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", check_count("k", self.k))
-        object.__setattr__(self, "k_prime", check_count("k_prime", self.k_prime))
+        k_prime: int | None = self.k_prime
+        object.__setattr__(self, "k_prime", (self.k + 1) // 2 if k_prime is None else check_count("k_prime", k_prime))
 
     @property
     def options(self) -> dict[str, float]:

@@ -2,16 +2,17 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
-from rich.table import Column, Table
+from rich.table import Table
 
-Report = Callable[[str, int, int], None]
+from multiguard.io import progress as io_progress
+from multiguard.io.progress import Report
+
 # Control characters except newline, marks that change the direction of text, and lone surrogates.
 _STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 
@@ -53,35 +54,6 @@ def plain_table(*heads: str, right: Iterable[str] = ()) -> Table:
     return table
 
 
-@contextmanager
-def progress_bar(unit: str) -> Iterator[Report]:
-    """A function to call with (what is being done, done, total); the bar is shown while the block lasts.
-
-    Args:
-        unit: What is counted.
-    """
-
-    def one_line(most: int | None = None) -> Column:
-        return Column(no_wrap=True, overflow="ellipsis", max_width=most)
-
-    console = Console()
-    columns = (
-        TextColumn("{task.description}", markup=False, table_column=one_line(22)),
-        BarColumn(bar_width=14),
-        MofNCompleteColumn(table_column=one_line()),
-        TextColumn("{task.fields[rate]}", markup=False, style="cyan", table_column=one_line()),
-        TimeRemainingColumn(table_column=one_line()),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        tasks: dict[str, TaskID] = {}
-
-        def report(doing: str, done: int, total: int) -> None:
-            if doing not in tasks:
-                for before in tasks.values():
-                    progress.update(before, visible=False)
-                tasks[doing] = progress.add_task(printable(doing), total=total, completed=done, rate="")
-            speed = progress.tasks[-1].speed or 0
-            rate = f"{speed:,.{0 if speed >= 10 else 1}f}" if speed else "-"
-            progress.update(tasks[doing], completed=done, total=total, rate=f"{rate} {unit}/s")
-
-        yield report
+def progress_bar(unit: str) -> AbstractContextManager[Report]:
+    """The progress bar of a command."""
+    return io_progress.progress_bar(unit, clean=printable)

@@ -1,13 +1,13 @@
 """Voting on a dataset: images are decoded ahead of the device, draws are packed, shards are written behind it."""
 
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property
-from importlib.util import find_spec
 from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -45,16 +45,9 @@ def vote_dataset(
     data: Any,
     folder: str | Path,
     *,
-    draws: int | None = None,
-    adaptive: AdaptivePlan | None = None,
-    pilot_draws: int = 0,
-    labelled: bool = True,
-    noise_seed: int | None = None,
-    shard_images: int = 64,
-    readers: int = 2,
-    on_error: OnError = "stop",
     progress: Progress | None = None,
     stop: Callable[[], bool] | None = None,
+    **options: Any,
 ) -> None:
     """Write the votes of a dataset into a folder; the same call resumes an interrupted run.
 
@@ -66,19 +59,22 @@ def vote_dataset(
         smoother: The smoothed classifier.
         data: The images to vote on, a `Dataset` with the classifier's labels; or any data that `as_dataset` takes.
         folder: The votes folder.
-        draws: n, the number of draws per image: 1000 by default, for a `BandAblation` one per band.
-        adaptive: When an image stops, in place of a fixed number of draws.
-        pilot_draws: Draws per image with separate noise, stored to choose labels from.
-        labelled: Whether the dataset's labels are the ground truth; otherwise pilot draws must choose the labels.
-        noise_seed: The seed of the noise; by default that of the run in the folder, or for a new run a random one. The
-            votes record it.
-        shard_images: The number of images per file.
-        readers: The number of threads that decode images ahead of the device.
-        on_error: What to do if an image cannot be used (`ImageError`) or the classifier fails on it: "stop" raises;
-            "record" continues and lists the image with the reason (`Votes.failures`). A later call with "stop" tries
-            such images again. A failure that no image caused, or a failure on all images, raises in any case.
         progress: Called with the number of images done and the number of all images.
         stop: Called before each shard; once it returns True, the open shards are finished and the rest is left.
+        options: Further keywords, all of them optional:
+            draws: n, the number of draws per image: 1000 by default, for a `BandAblation` one per band.
+            adaptive: When an image stops, an `AdaptivePlan`, in place of a fixed number of draws.
+            pilot_draws: Draws per image with separate noise, stored to choose labels from.
+            labelled: Whether the dataset's labels are the ground truth (default: True); otherwise pilot draws must
+            choose the labels.
+            noise_seed: The seed of the noise; by default that of the run in the folder, or for a new run a random one.
+            The votes record it.
+            shard_images: The number of images per file (default: 64).
+            readers: The number of threads that decode images ahead of the device (default: 2).
+            on_error: What to do if an image cannot be used (`ImageError`) or the classifier fails on it: "stop" (the
+            default) raises; "record" continues and lists the image with the reason (`Votes.failures`). A later call
+            with "stop" tries such images again. A failure that no image caused, or a failure on all images, raises in
+            any case.
 
     >>> import tempfile
     >>> import multiguard
@@ -94,19 +90,7 @@ def vote_dataset(
     ...     votes.ranked(0).shape
     (100, 3)
     """
-    run = VoteRun(
-        smoother,
-        data,
-        draws=draws,
-        adaptive=adaptive,
-        pilot_draws=pilot_draws,
-        labelled=labelled,
-        noise_seed=noise_seed,
-        shard_images=shard_images,
-        readers=readers,
-        on_error=on_error,
-    )
-    run.write(folder, progress=progress, stop=stop)
+    VoteRun(smoother, data, **options).write(folder, progress=progress, stop=stop)
 
 
 def open_data(smoother: Smoother, data: Any) -> Dataset:
@@ -137,31 +121,6 @@ def _labels(dataset: Dataset) -> Iterator[tuple[int, ...]]:
             yield dataset[index].labels
         except ImageError:
             yield (0,)
-
-
-@contextmanager
-def progress_bars(show: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """A function to call with (what is being done, done, total); silent where there is nothing to draw a bar on."""
-    if show:
-        from rich.console import Console
-        from rich.progress import Progress as Bars
-        from rich.progress import TaskID
-
-        console = Console()
-        jupyter = console.is_jupyter and find_spec("ipywidgets") is not None
-        show = jupyter or (console.is_terminal and not console.is_jupyter)
-    if not show:
-        yield lambda doing, done, total: None
-        return
-    with Bars(console=console, transient=True) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def report(doing: str, done: int, total: int) -> None:
-            if doing not in tasks:
-                tasks[doing] = bars.add_task(doing, total=total)
-            bars.update(tasks[doing], completed=done)
-
-        yield report
 
 
 class VoteRun:
@@ -228,6 +187,14 @@ class VoteRun:
                 samples.append(self._images.peek(position))
         kinds = [(sample.image.shape, sample.image.dtype) for sample in samples]
         return [sample for sample, kind in zip(samples, kinds, strict=True) if kind == kinds[0]]
+
+    def seconds(self) -> float:
+        """About how long all draws will take, from one more batch of a full size."""
+        sample, draws = self.some_images()[0], self.provenance.draws + self.provenance.pilot_draws
+        rows = min(draws, self.smoother.rows(self.smoother.job(sample.image, 1, noise_seed=0, image_id=sample.id)))
+        job, started = self.smoother.job(sample.image, rows, noise_seed=0, image_id=sample.id), time.perf_counter()
+        list(self.smoother.run([job]))
+        return (time.perf_counter() - started) / rows * draws * len(self.provenance.image_ids)
 
     def votes(self, progress: Progress | None = None, folder: Path | None = None) -> Votes:
         """The votes, in memory: no file is opened; or in a folder, where the same run is resumed."""

@@ -67,10 +67,15 @@ def image_array(image_id: str, image: Image, image_size: tuple[int, int] | None)
         array = array.astype(np.float32, copy=False)
     if array.ndim == 0 or array.size == 0:
         raise InvalidInputError(f"image {image_id!r} has shape {array.shape}; it must contain values.")
-    if image_size is not None and array.ndim == _IMAGE_DIMENSIONS and array.shape[1:] != image_size:
+    if image_size is not None and array.shape[1:] != image_size and array.ndim >= _IMAGE_DIMENSIONS:
+        fix = "resize it first"
+        if array.ndim > _IMAGE_DIMENSIONS:
+            fix = "give one image of a batch, such as images[0]"
+        elif array.shape[2] < array.shape[0]:
+            fix = "its channels come last: use image.transpose(2, 0, 1)"
         raise InvalidInputError(
-            f"image {image_id!r} is {array.shape[1:]} (height, width), but the classifier takes "
-            f"{image_size}; resize it first."
+            f"image {image_id!r} has shape {array.shape}, but the classifier takes (channels, height, width) with "
+            f"{image_size[0]} x {image_size[1]} pixels; {fix}."
         )
     return cast(NDArray[Any], array)
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from multiguard.certify import Method, Noise, Rule, certified_radii, label_radii, settled_by_betting
 from multiguard.certify.arguments import check_alpha
-from multiguard.data.in_memory import named_row
-from multiguard.errors import InvalidInputError
+from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.rounding import radius_text
 from multiguard.smooth.engine import Image, content_id
 from multiguard.smooth.noise_source import Stream, resolve_seed
@@ -147,7 +146,7 @@ class LiveVotes:
         noise_seed: int | None = None,
         image_id: str | None = None,
     ) -> None:
-        image = named_row(copy.deepcopy(image), smoother.classifier.feature_names)  # the caller may reuse the array
+        image = copy.deepcopy(smoother.opened(image))  # the caller may reuse the array
         self._state = smoother.begin(image, _BATCH)
         self.label_names = smoother.classifier.label_names
         smoother.settings.check_rule(rule, len(self.label_names))
@@ -206,7 +205,10 @@ class LiveVotes:
         return self._smoother.job(self._image, draws, first_draw=self._made(stream), **key)
 
     def _add(self, stream: Stream, draws: int) -> NDArray[Any]:
-        (_, drawn), *_ = self._smoother.run([self._job(stream, draws)], steady=True, most_rows=_BATCH)
+        try:
+            (_, drawn), *_ = self._smoother.run([self._job(stream, draws)], steady=True, most_rows=_BATCH)
+        except ModelError as error:  # a hash tells people nothing
+            raise ModelError(str(error).replace(f"image {self.image_id!r}", "the input")) from error
         new, before = as_array(drawn, self.rule), self._votes[stream]
         votes = self._votes[stream] = new if before is None else np.concatenate([before, new])
         return votes

@@ -44,14 +44,11 @@ class Predictor:
         image, digest = decode_image(content, self.size, source=file), hashlib.sha256(content).hexdigest()
         config = self.config
         options: dict[str, Any] = {"alpha": config.alpha, "noise_seed": config.noise_seed, "image_id": digest}
-        try:
-            if self.calibrated is not None:
-                return self.calibrated.predict(image, **options)
-            radii = config.radii or self.smoother.noise.default_radii
-            options |= {"pilot_draws": config.pilot_draws, "draws": config.draws, "radii": radii}
-            return self.smoother.predict(image, self.rule, **options)
-        except ModelError as error:
-            raise ModelError(str(error).removeprefix(f"image {digest!r}").lstrip(",: ")) from error
+        if self.calibrated is not None:
+            return self.calibrated.predict(image, **options)
+        radii = config.radii or self.smoother.noise.default_radii
+        options |= {"pilot_draws": config.pilot_draws, "draws": config.draws, "radii": radii}
+        return self.smoother.predict(image, self.rule, **options)
 
     @property
     def radius_words(self) -> str:
@@ -91,10 +88,8 @@ def predict(
         progress(len(outcomes), len(named))
         try:
             outcome: Outcome = predictor.predict(file)
-        except ImageError as error:
-            outcome = ImageFailure(str(file), error.reason)
-        except ModelError as error:
-            outcome = ImageFailure(str(file), str(error))
+        except (ImageError, ModelError) as error:
+            outcome = ImageFailure(str(file), getattr(error, "reason", str(error)))
         outcomes.append((file, outcome))
         on_image(predictor, file, outcome)
     return predictor, outcomes

@@ -1,5 +1,6 @@
 """The smoothed classifier g around a base classifier f: votes by Monte Carlo, and prediction."""
 
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -15,9 +16,12 @@ from numpy.typing import NDArray
 from multiguard.certify import Method, Rule
 from multiguard.certify.arguments import check_alpha, check_radii
 from multiguard.certify.noise import Noise, resolve_noise
+from multiguard.certify.rules import default_rule
+from multiguard.data.image import decode_image, image_pixels, read_image_bytes
 from multiguard.data.in_memory import named_row
 from multiguard.errors import ImageFailure, InvalidInputError, ModelError
 from multiguard.io.names import shorten_names
+from multiguard.io.progress import progress_bar, time_words
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.loading import load
 from multiguard.smooth.adaptive import AdaptivePlan
@@ -42,6 +46,9 @@ from multiguard.votes.types import DrawVotes, LabelSets, as_array, packed_width,
 if TYPE_CHECKING:
     from multiguard.evaluate import Results
     from multiguard.smooth.calibrated import Calibrated
+    from multiguard.smooth.dataset import VoteRun
+
+_MANY_DRAWS, _LONG = 2000, 10.0  # from which it is worth a batch to say how long they take, and seconds to mention
 
 
 class Smoother:
@@ -139,6 +146,16 @@ class Smoother:
         """The classifier in evaluation mode, on its device."""
         return classifier.module().eval().to(self._device) if classifier.takes == "tensors" else classifier
 
+    def opened(self, image: Image) -> Image:
+        """The pixels of an image file or a PIL image, resized for the classifier; any other input as an array."""
+        size = self.classifier.image_size
+        side = size[0] if size is not None and size[0] == size[1] else None
+        if isinstance(image, str | Path):
+            return decode_image(read_image_bytes(Path(image)), side, source=Path(image))
+        if hasattr(image, "getbands"):  # a PIL image
+            return image_pixels(image, side)
+        return named_row(image, self.classifier.feature_names)
+
     def find_labels(self, image: Image) -> tuple[str, ...]:
         """The label names; the first input shows what a function takes, and how many scores nobody has named."""
         with self._making:
@@ -180,7 +197,7 @@ class Smoother:
 
         Returns the `state_checksum` of the model, which it must still have when the votes are used (`end`).
         """
-        image = named_row(image, self.classifier.feature_names)
+        image = self.opened(image)
         check_unit(image_array("image", image, None), self.classifier, self.noise)
         state, (probed, rows) = self.classifier.state_checksum(), self._probed
         if (
@@ -217,8 +234,9 @@ class Smoother:
 
         Args:
             image: An array of any shape, uint8 or floating point. A uint8 value x of an image (channels, height,
-                width) is x / 255; those of any other shape are taken as they are. A pandas Series, or a data frame of
-                one row, is read by the names of its columns.
+                width) is x / 255; those of any other shape are taken as they are. The path of an image file and a PIL
+                image are resized to the size of the classifier. A pandas Series, or a data frame of one row, is read
+                by the names of its columns.
             draws: n, the number of noisy copies to classify.
             noise_seed: The seed of the noise; None draws a random one, which is not kept.
             image_id: The id of the image; it keys the noise.
@@ -285,7 +303,7 @@ class Smoother:
         """Draws to be made by `run`; the arguments are those of `votes`. The image is copied."""
         count, first = check_draws(draws, first_draw), whole_number("first_draw", first_draw)
         key = noise_key(whole_number("noise_seed", noise_seed), image_id, stream)
-        array = image_array(image_id, named_row(image, self.classifier.feature_names), self.classifier.image_size)
+        array = image_array(image_id, self.opened(image), self.classifier.image_size)
         self.find_labels(array)
         self.noise.check_shape(f"image {image_id!r}", array.shape)
         self.noise.check_draws(first, count)
@@ -316,7 +334,7 @@ class Smoother:
     def predict(
         self,
         image: Image,
-        rule: Rule,
+        rule: Rule | None = None,
         *,
         pilot_draws: int = 100,
         draws: int = 1000,
@@ -333,7 +351,8 @@ class Smoother:
 
         Args:
             image: The image, as for `votes`.
-            rule: The smoothed classifier: `TopK` or `Threshold`.
+            rule: The smoothed classifier: `TopK` or `Threshold`. The default is `TopK(5)`, or fewer if there are fewer
+                labels; with a score threshold `Threshold(0.5)`.
             pilot_draws: The number of draws that choose the labels.
             draws: The number of draws that confirm them; with `radii` the most.
             radii: Confirm them by the method betting, with as many draws as these radii need: no more once all claims
@@ -348,6 +367,7 @@ class Smoother:
         Prediction of 1 label, noise seed 0:
           cat: stays up to 0.600
         """
+        rule = rule or self.default_rule(image)
         if self.noise.positions is not None:
             return self._predict_by_positions(image, rule, self.noise.positions, image_id)
         most = check_draws(draws)
@@ -368,8 +388,12 @@ class Smoother:
                 break
         return live.prediction()
 
+    def default_rule(self, image: Image) -> Rule:
+        """The rule where none is given, for the labels that this input shows."""
+        return default_rule(self.settings.rule_name, len(self.find_labels(self.opened(image))))
+
     def _predict_by_positions(self, image: Image, rule: Rule, positions: int, image_id: str | None) -> Prediction:
-        image = named_row(image, self.classifier.feature_names)
+        image = self.opened(image)
         names = self.find_labels(image)
         self.settings.check_rule(rule, len(names))
         name = content_id(image) if image_id is None else image_id
@@ -382,7 +406,7 @@ class Smoother:
     def certify(
         self,
         data: Any,
-        rule: Rule,
+        rule: Rule | None = None,
         *,
         alpha: float = 0.001,
         methods: Sequence[Method] | None = None,
@@ -405,7 +429,7 @@ class Smoother:
             data: A pair (X, Y) of inputs and label sets, a torch dataset of items (x, y), a data loader of one, or a
                 `Dataset`. An array of labels is multi-hot, one 0 or 1 per label; a list holds indices or names. A
                 list that could be either raises an error. Columns of data frames are read by their names.
-            rule: The smoothed classifier: `TopK` or `Threshold`.
+            rule: The smoothed classifier, by default as in `predict`.
             alpha: The probability of any false claim on an input.
             methods: The methods to prove with, the first for `Results.recall` and its like; by default "coupled"
                 ("joint" for the threshold rule and for noise that is not Gaussian; "enumerated" for a `BandAblation`);
@@ -432,11 +456,12 @@ class Smoother:
         """
         from multiguard.evaluate import CertifyConfig, certify_votes
         from multiguard.evaluate.config import check_methods
-        from multiguard.smooth.dataset import VoteRun, check_labels, open_data, progress_bars
+        from multiguard.smooth.dataset import VoteRun, check_labels, open_data
         from multiguard.smooth.probe import data_warnings
 
         _check_certify(self, alpha, methods, draws)
         dataset = open_data(self, data)
+        rule = rule or default_rule(self.settings.rule_name, len(dataset.label_names))
         self.settings.check_rule(rule, len(dataset.label_names))
         if methods:
             check_methods(methods, rule, self.noise)
@@ -461,7 +486,8 @@ class Smoother:
         for warning in data_warnings(run, config.resolve(run.provenance)):
             warnings.warn(warning, stacklevel=2)
         votes_folder, folder = (None, None) if out is None else (Path(out) / "votes", Path(out) / "certificates")
-        with progress_bars(progress) as report:
+        _say_time(run, progress)
+        with progress_bar("inputs", show=progress) as report:
             votes = run.votes(partial(report, "voting"), votes_folder)
             source: Literal["truth", "pilot"] = "truth" if labelled else "pilot"
             results = certify_votes(config, votes, labels=source, out=folder, force=True, progress=report)
@@ -512,7 +538,7 @@ class Smoother:
         """
         from multiguard.evaluate.calibration import CALIBRATION_NAME, CalibrateConfig, calibrate
         from multiguard.smooth.calibrated import Calibrated
-        from multiguard.smooth.dataset import VoteRun, check_labels, open_data, progress_bars
+        from multiguard.smooth.dataset import VoteRun, check_labels, open_data
 
         config = CalibrateConfig(recall, radius, wrong, confidence, tuple(k_prime), new_draws, seed)
         dataset = open_data(self, data)
@@ -520,7 +546,8 @@ class Smoother:
             raise InvalidInputError("data has no labels; a calibration needs the true ones")
         run = VoteRun(self, dataset, draws=draws, labelled=True, noise_seed=noise_seed, resumable=out is not None)
         votes_folder, file = (None, None) if out is None else (Path(out) / "votes", Path(out) / CALIBRATION_NAME)
-        with progress_bars(progress) as report:
+        _say_time(run, progress)
+        with progress_bar("inputs", show=progress) as report:
             votes = run.votes(partial(report, "voting"), votes_folder)
             return Calibrated(
                 self, calibrate(config, [votes], out=file, force=True, progress=partial(report, "choosing"))
@@ -553,6 +580,13 @@ class Smoother:
                 yield job, LabelSets(rows.astype(np.uint8, copy=False), labels)
             else:
                 yield job, rows
+
+
+def _say_time(run: "VoteRun", show: bool) -> None:
+    """Before draws that take long, a line about how long."""
+    draws, inputs = run.provenance.draws, len(run.provenance.image_ids)
+    if show and draws * inputs > _MANY_DRAWS and (seconds := run.seconds()) > _LONG:
+        sys.stderr.write(f"{inputs} inputs x {draws} draws take about {time_words(seconds)}\n")
 
 
 def _check_certify(smoother: Smoother, alpha: float, methods: Sequence[Method] | None, draws: int | str | None) -> None:
