@@ -8,7 +8,7 @@ from torch import Tensor
 from toy import linear
 
 from multiguard.certify import hits_from_ranked
-from multiguard.errors import InvalidInputError, ModelError
+from multiguard.errors import ModelError
 from multiguard.models import load
 from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, Smoother
 from multiguard.votes import LabelSets
