@@ -33,11 +33,11 @@ from benchmarks.results import blocks, figure_rows
 from benchmarks.results.comparison import comparison_block
 from benchmarks.results.digits_run import digits_blocks
 from benchmarks.results.distance import distance_block, limit_block
-from benchmarks.results.label_figure import labels_block
 from benchmarks.results.main_table import (
     METHODS,
     SMALL,
     STRICT,
+    labels_block,
     many_draws_block,
     methods_block,
     sizes_block,
@@ -189,7 +189,7 @@ def _main_parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Make]]:
         yield "sizes", lambda: sizes_block(evidence.open("smaller-0.5/votes"), sources)
     if evidence.has(*_OTHERS):
         yield "waterfall", lambda: waterfall_block(Networks(*map(evidence.open, _OTHERS), now, pairs), docs)
-    yield "labels", lambda: labels_block(source, docs)
+    yield "labels", lambda: labels_block(source)
     yield "certify-cost", lambda: certify_cost_block(source)
 
 

@@ -14,7 +14,7 @@ from multiguard.io.rounding import percent_value, plain
 
 METHODS: tuple[Method, ...] = ("coupled", "betting", "joint", "paper", "independent", "jia")
 SMALL, STRICT = TopK(k=3, k_prime=1), TopK(k=3, k_prime=3)
-_TUNED_FOR = (0.5, 1.0)
+_TUNED_FOR, _LABELS_AT = (0.5, 1.0), (0.0, 0.5, 1.0)
 _SHOWN: tuple[Method, ...] = ("coupled", "joint", "paper", "jia")
 _SIGMA, _SHOWN_AT = 0.5, (0.0, 0.5, 1.0)  # what the page shows of all methods
 _SMALLER = 224  # pixels; the other networks have twice as many
@@ -140,3 +140,28 @@ def _method_rows(choice: Choice, methods: Sequence[Method]) -> list[list[str]]:
         for method in methods
         for measure, word in WORDS.items()
     ]
+
+
+def labels_block(source: Source) -> dict[str, str]:
+    """What is certified of each label alone: means over labels, over images, and over images without a person."""
+    names = source.label_names
+    stays = [np.asarray(radii)[:, None] >= _LABELS_AT for radii in source.label_radii(MAIN)]
+    each = [
+        [row[list(true).index(i)] for true, row in zip(source.labels, stays, strict=True) if i in true]
+        for i in range(source.num_labels)
+    ]
+    labels = np.array([np.mean(rows, axis=0) for rows in each if rows])
+    images = source.scores(MAIN, "joint", radius=_LABELS_AT).recall
+    without = [i for i, true in enumerate(source.labels) if "person" not in {names[label] for label in true}]
+    rest = np.mean([stays[i].mean(axis=0) for i in without], axis=0)
+    over = [
+        (labels.mean(axis=0), f"{len(labels)} labels, each alone,"),
+        (images, f"{len(source)} images"),
+        (rest, f"{len(without)} images without a person, each label alone,"),
+    ]
+    said = "; ".join(f"over the {what} {', '.join(map(percent_value, values.tolist()))} %" for values, what in over)
+    never = int(np.sum(labels[:, 1] == 0))
+    return {
+        "labels": f"Certified at R = {', '.join(map(plain, _LABELS_AT))}, as means: {said}. "
+        f"{never} of the labels are never certified at R = 0.5."
+    }
