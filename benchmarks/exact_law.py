@@ -26,22 +26,22 @@ from multiguard.certify.noise import SampledNoise
 from multiguard.certify.radii import Radii
 from multiguard.certify.rules import Rule, TopK
 
-# Every subset of L is tried up to so many labels, beyond them single labels.
+# Every subset of L is tried up to this number of labels, beyond it single labels.
 _MOST_TRUE = 10
-# Every subset of the likeliest labels outside L is tried, so many labels together with those of L; the others alone.
+# Every subset of the likeliest labels outside L is tried, this many together with the labels of L; the others alone.
 _MOST_LABELS = 14
 # The mean must exceed 0 by this fraction of its positive part, so that rounding breaks no tie.
 _MARGIN = 1e-11
-# Weights are sought up to so many times the r of equal ones, in so many steps, for so many pairs that need them.
+# Weights are sought up to this multiple of the r of equal ones, in this many steps, for this many pairs at most.
 _FURTHER, _STEPS, _MOST_PAIRS = 2.0, 16, 64
-# At most so many tries for a pair; the mean must exceed 0 by this.
+# The most tries for a pair; the mean must exceed 0 by this.
 _TRIES, _LEAST_MEAN = 60, 1e-9
 
 
 def law_radii(
     vote_sets: ArrayLike, probabilities: ArrayLike, labels: ArrayLike, rule: Rule, noise: SampledNoise
 ) -> Radii:
-    """What bets prove with infinitely many draws: the arguments are those of `exact_radii`."""
+    """What bets prove with infinitely many draws: the arguments are as in `exact_radii`."""
     sets = np.asarray(vote_sets)
     weights = check_distribution(probabilities, len(sets))
     true, false = _coupled(read_draws(sets, labels, rule, sets.shape[1]), weights, rule, noise.shift)

@@ -186,5 +186,5 @@ def test_large_images() -> None:
 
 def test_number_of_bands() -> None:
     """Votes that are not one per band are refused."""
-    with pytest.raises(InvalidInputError, match="the votes have 7 draws; those of the noise band:2/8 are its 8 bands"):
+    with pytest.raises(InvalidInputError, match="the votes have 7 draws; the noise band:2/8 has its 8 bands"):
         certified_radii([[0]] * 7, [0], TopK(1, 1), noise=BandAblation(2, 8), num_labels=2, method="enumerated")

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from multiguard.certify.additive import STEP_OF_D
 from multiguard.certify.arguments import Floats, Ints, is_whole
-from multiguard.certify.noise import Made, Noise, SampledNoise, Sampler, Size, check_radius
+from multiguard.certify.noise import Noise, SampledNoise, Size, check_radius
 from multiguard.errors import InvalidInputError
 from multiguard.io.rounding import down_to_digits, plain
 
@@ -159,10 +159,6 @@ class PixelAblation(_Ablation, SampledNoise):
         places = np.searchsorted(table, np.arange(0.0, 1.0, STEP_OF_D), side="right") - 1
         return table[np.unique(places)]
 
-    def sample(self, sampler: Sampler[Made]) -> Made:
-        """What the sampler makes of this noise."""
-        return sampler.pixels(self.keep, self.pixels)
-
     @property
     def _one(self) -> str:  # type: ignore[override]
         return down_to_digits(100 / self.pixels, 2)
@@ -224,10 +220,6 @@ class BandAblation(_Ablation):
     def positions(self) -> int:
         """One band per column."""
         return self.columns
-
-    def sample(self, sampler: Sampler[Made]) -> Made:
-        """What the sampler makes of this noise."""
-        return sampler.band(self.width, self.columns)
 
     def size_words(self, radius: float, size: Size | None) -> tuple[str, str] | None:
         """Which fraction of the image it covers, or of its width where the size is not known."""

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from multiguard.certify.arguments import Floats, check_sigma, is_real
 from multiguard.certify.layers import GAUSSIAN_SHIFT, Shift, scale_radii
-from multiguard.certify.noise import Made, SampledNoise, Sampler, Size, check_radius
+from multiguard.certify.noise import SampledNoise, Size, check_radius
 from multiguard.errors import InvalidInputError
 from multiguard.io.rounding import down_to_digits
 
@@ -47,7 +47,7 @@ class _Additive(SampledNoise):
 
     @abstractmethod
     def _each(self, radius: float, values: int) -> float:
-        """How far so many values can move at once."""
+        """How far this number of values can move at once."""
 
     def check_shape(self, image: str, shape: Sequence[int]) -> None:
         """Inputs of every shape can get the noise."""
@@ -142,10 +142,6 @@ class Gaussian(_Additive):
     def _scaled(self, radius: ArrayLike) -> Floats:
         return np.nextafter(check_radius(radius, whole=False) / self.sigma, np.inf)
 
-    def sample(self, sampler: Sampler[Made]) -> Made:
-        """What the sampler makes of this noise."""
-        return sampler.gaussian(self.sigma)
-
     def _each(self, radius: float, values: int) -> float:
         return float(radius / values**0.5)
 
@@ -199,10 +195,6 @@ class Uniform(_Additive):
     def radii(self, r: Floats) -> Floats:
         """2 b r for r = D, rounded down."""
         return scale_radii(r, 2 * self.half_width)
-
-    def sample(self, sampler: Sampler[Made]) -> Made:
-        """What the sampler makes of this noise."""
-        return sampler.uniform(self.half_width)
 
     def _each(self, radius: float, values: int) -> float:
         return radius / values

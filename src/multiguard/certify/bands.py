@@ -55,7 +55,7 @@ def _hits(votes: ArrayLike, rule: Rule, num_labels: int, noise: BandAblation) ->
     hits = rule.sets(np.atleast_1d(votes), num_labels)
     if len(hits) != noise.columns:
         raise InvalidInputError(
-            f"the votes have {len(hits)} draws; those of the noise {noise} are its {noise.columns} bands in order"
+            f"the votes have {len(hits)} draws; the noise {noise} has its {noise.columns} bands in order"
         )
     return hits
 
@@ -83,11 +83,7 @@ class _Patches:
 def _sizes_broken(own: Ints, others: Ints, rule: TopK, most: int) -> Bools:
     """(sizes,) whether fewer than e = 1, 2, ... labels of L may be returned; no size is where too few labels are left.
 
-    Args:
-        own: (positions, d) the votes left to the labels of L, downwards.
-        others: (positions, c - d) the same of the other labels.
-        rule: The smoothed classifier.
-        most: The votes that a label can get.
+    `own` and `others`, (positions, labels) downwards, are the votes left to L and to others; a label can get `most`.
     """
     broken = np.zeros(min(own.shape[1], rule.k), dtype=np.bool_)
     for e in range(max(1, rule.k - others.shape[1] + 1), len(broken) + 1):

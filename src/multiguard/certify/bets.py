@@ -9,6 +9,7 @@ be w_0 < w_1 < ... For any lines slope_l q - intercept_l below `down`, the slope
 have E[h(W)] <= b0 at x, so that 1 + stake (h(W) - b0) has mean at most 1. `docs/theory.md` has the proof.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -26,13 +27,7 @@ _NEWTON_STEPS, _TINY = 4, 1e-30
 
 @dataclass(frozen=True)
 class Claim:
-    """What breaks a claim: |U| = `out` labels of L are out and |V| = `into` others are in; 0 where that side is absent.
-
-    Attributes:
-        out: |U|.
-        into: |V|.
-        needed: The log K that every pair must reach.
-    """
+    """What breaks a claim: `out` labels of L are out, `into` others are in; `needed` is the log K to reach."""
 
     out: int
     into: int
@@ -43,12 +38,7 @@ class Claim:
 class Game:
     """The values of W, each times a positive whole number: u v W (top-k), u W (floor) or v W (ceiling).
 
-    Attributes:
-        most_in: The most labels of S that a draw can hit; 0 without S.
-        most_out: The most labels of T that a draw can hit; 0 without T.
-        most_hits: The most labels that a draw can hit.
-        threshold: t of the threshold rule; None for the top-k rule.
-        shift: How a perturbation moves the law of W.
+    A draw can hit `most_in` labels of S, `most_out` of T and `most_hits` of all; `threshold` is t, None for top-k.
     """
 
     most_in: int
@@ -69,7 +59,7 @@ class Game:
         return (self.most_in + 1) * (self.most_out + 1)
 
     def worth(self, u: int, v: int) -> Floats:
-        """(cells,) the value of each cell; one with more hits than S or T has labels counts as one with so many."""
+        """(cells,) the value of each cell; one with more hits than S or T has labels counts as all of them."""
         a, b = self.cells()
         hits_in, hits_out = np.minimum(a, u), np.minimum(b, v)
         if self.threshold is None:
@@ -81,17 +71,19 @@ class Game:
 class Ladders:
     """The values of W in rising order for some (u, v), one row each; equal values have a gap of 0.
 
-    Attributes:
-        order: (rows, cells) the cells from the least W up.
-        gaps: (rows, cells - 1) from each value to the next.
-        least: (rows,) w_0, the least possible value.
-        possible: (rows, cells) whether S and T have enough labels for the cell, in the order of `order`.
+    `order` has the cells from the least W up, `gaps` from each value to the next, `least` the least possible value, and
+    `possible` whether S and T have enough labels for the cell, in the order of `order`.
     """
 
     order: Ints
     gaps: Floats
     least: Floats
     possible: Floats
+
+    @staticmethod
+    def joined(every: "Iterable[Ladders]") -> "Ladders":
+        """The rows of all."""
+        return Ladders(*map(np.concatenate, zip(*(vars(each).values() for each in every), strict=True)))
 
 
 @cache
@@ -106,13 +98,7 @@ def ladders(game: Game, us: tuple[int, ...], vs: tuple[int, ...]) -> Ladders:
 
 
 def smoothed(counts: Floats, possible: Floats, unseen: float | Floats) -> Floats:
-    """(rows, cells) the law of these counts with draws never seen, half at the least W and half spread over all values.
-
-    Args:
-        counts: (rows, cells) along a ladder.
-        possible: (rows, cells) whether a cell is possible.
-        unseen: How many draws are added; (rows, 1) where rows differ.
-    """
+    """(rows, cells) the law of these counts and of `unseen` draws, half at the least W and half spread."""
     law = counts + unseen / 2 * possible / possible.sum(axis=1, keepdims=True)
     law[:, :1] += unseen / 2
     normalised: Floats = law / law.sum(axis=1, keepdims=True)

@@ -30,7 +30,7 @@ Staircase = tuple[Game, list[Claim]]
 def betting_radii(
     draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, course: Course = ANYTIME
 ) -> tuple[Floats, Floats | None]:
-    """The r, (sizes,), up to which each size is claimed, and for `Threshold` (c - d,) those of the ceilings."""
+    """The r, (sizes,), up to which each size is claimed, and for `Threshold` (c - d,) the ceilings."""
     if isinstance(rule, TopK):
         certain = np.full(certain_sizes(draws, rule), np.inf)
         return np.concatenate([certain, claimed(draws, top_k_sizes(draws, rule, alpha, noise), noise, course)]), None
@@ -43,10 +43,10 @@ def betting_radii(
 def read_bets(method: Method, votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int) -> tuple[Draws, Course]:
     """The draws of one image in the order in which a method bets on them, and the course of its bets.
 
-    Bets read draws one after the other, so the order of the rows must not depend on their content. The final wealth of
-    `coupled` is that of a permutation fixed by n: for independent rows nothing changes, and rows that were sorted are
-    mixed, which was measured to keep the error below alpha but is no theorem. `betting` has no such safety net, as it
-    may stop anywhere: rows in an order that independent draws hardly ever have raise `InvalidInputError`.
+    The order of the rows must not depend on their content. The final wealth of `coupled` is that of a permutation fixed
+    by n: for independent rows nothing changes, and rows that were sorted are mixed, which was measured to keep the
+    error below alpha but is no theorem. `betting` may stop anywhere, so rows in an order that independent draws hardly
+    ever have raise `InvalidInputError`.
     """
     given = np.atleast_1d(votes)
     if method != "coupled":

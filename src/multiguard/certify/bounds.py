@@ -31,11 +31,9 @@ def clopper_pearson_lower(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -
     1e-220, too small to be computed with.
 
     Args:
-        hits: In how many draws the event was seen.
+        hits: In how many draws the event was seen; all three arguments broadcast against each other.
         draws: The number of independent draws.
         alpha: The probability that the bound may fail, in (0, 1).
-
-    All three broadcast against each other; the result has their common shape.
 
     >>> clopper_pearson_lower(90, 100, 0.001).round(3)
     np.float64(0.775)
@@ -51,7 +49,7 @@ def clopper_pearson_upper(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -
     """With probability at least 1 - alpha over the draws, the event's probability is at most this.
 
     The bound is the (1 - alpha)-quantile of Beta(hits + 1, draws - hits), and 1 where every draw was hit or
-    alpha is below 1e-220. The arguments are those of `clopper_pearson_lower`.
+    alpha is below 1e-220. The arguments are as in `clopper_pearson_lower`.
 
     >>> clopper_pearson_upper([0, 10], 100, 0.001).round(3)
     array([0.067, 0.225])
@@ -64,10 +62,9 @@ def clopper_pearson_upper(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -
 
 
 def _confirm(start: ArrayLike, chance: Callable[[Floats], NDArray[np.floating]], alpha: Floats, move: float) -> Floats:
-    """The bounds, each moved outwards, in steps that double, until its chance to fail is clearly below alpha.
+    """The bounds, each moved outwards in steps that double until its chance to fail is clearly below alpha.
 
-    `chance` is the probability, were the truth at the bound, of hits at least as extreme as those seen; `move` the
-    first factor, just below 1 for lower bounds and just above it for upper ones.
+    `chance` is the probability of hits at least as extreme, were the truth at the bound; `move` the first factor.
     """
     bound = np.asarray(start, dtype=np.float64)
     wrong = ~(chance(bound) <= alpha * (1 - _SLACK / 2))
@@ -116,12 +113,8 @@ class ClopperPearson:
 class Exact:
     """Masses are sums of exact probabilities (draws = 1); nothing can fail and levels are not used.
 
-    A sum of numbers that are not negative is right up to a fraction of itself. A bound leaves room for that. It is 1
-    only where the sum lacks less than the least probability there is, and so lacks nothing.
-
-    Attributes:
-        error: The largest error of a sum, as a fraction of it, many times over.
-        least: The least probability that is not 0.
+    A sum of numbers that are not negative is right up to the fraction `error` of itself, with room. A bound is 1 only
+    where the sum lacks less than the `least` probability there is, and so lacks nothing.
     """
 
     def __init__(self, probabilities: Floats) -> None:
@@ -142,22 +135,11 @@ def _each_once(
     bound: Callable[[ArrayLike, ArrayLike, ArrayLike], Floats], mass: Floats, draws: Floats, level: Floats | float
 ) -> Floats:
     """The bounds, each different (mass, draws, level) computed once: votes are counts, so most of them recur."""
-    trials, trial = _unique(draws)
-    levels, which = _unique(level)
-    counts = np.asarray(mass).astype(np.int64)
-    cases, case = _unique_integers((counts * len(trials) + trial) * len(levels) + which)
+    (trials, trial), (levels, which) = _unique(draws), _unique(level)
+    cases, case = _unique((np.asarray(mass).astype(np.int64) * len(trials) + trial) * len(levels) + which)
     count, rest = np.divmod(cases, len(trials) * len(levels))
     bounds: Floats = bound(count, trials[rest // len(levels)], levels[rest % len(levels)])[case]
     return bounds
-
-
-def _unique_integers(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """As `_unique`, by a table instead of a sort where the table is not larger than the values."""
-    if values.size == 0 or values.max() > values.size:
-        return _unique(values)
-    seen = np.zeros(int(values.max()) + 1, dtype=np.bool_)
-    seen[values] = True
-    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[values]
 
 
 def _unique(values: ArrayLike) -> tuple[NDArray[Any], NDArray[np.intp]]:

@@ -41,14 +41,9 @@ _LABELS_IN_ORDER, _REFUSED = 10, 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Which labels of L each draw hit, and which others.
+    """Which labels of L each draw hit, by its index in `patterns`, and for every hit outside L its draw and label.
 
-    Attributes:
-        patterns: (patterns, d) the different sets of labels of L that draws hit.
-        pattern: (draws,) which of them each draw hit.
-        draw: (hits,) for every hit outside L its draw, not falling.
-        rival: (hits,) and its label, as its place among the labels outside L.
-        rivals: c - d, the number of labels outside L.
+    `patterns` is (patterns, d); `rival` is the place of a label among the `rivals` = c - d labels outside L.
     """
 
     patterns: Bools
@@ -119,10 +114,9 @@ def check_order(votes: NDArray[Any], rule: Rule, num_labels: int) -> None:
 def out_of_order(votes: NDArray[Any], rule: Rule, num_labels: int, level: float) -> tuple[int, int, int] | None:
     """A label with its hits and runs that show that rows are not independent draws in their order; None without one.
 
-    The labels with the most even counts each have a number of runs, rows in a row that all hit it or all miss it. Every
-    order of independent rows is equally likely, so given the rows the number of runs has a known distribution. Far
-    too few runs (sorted rows) or too many (rows in rotation) are found; in independent draws, whatever rows they
-    are, with a probability of at most `level`.
+    The labels with the most even counts each have a number of runs, rows in a row that all hit it or all miss it. Given
+    the rows, every order of independent ones is equally likely, so the number of runs has a known distribution. Too few
+    runs (sorted rows) or too many (rows in rotation) are found; in independent draws with probability at most `level`.
     """
     hits = rule.sets(np.atleast_1d(votes), num_labels)
     counts = hits.sum(axis=0)
@@ -135,7 +129,7 @@ def out_of_order(votes: NDArray[Any], rule: Rule, num_labels: int, level: float)
 
 
 def _runs_tail(runs: int, hits: int, draws: int) -> float:
-    """Twice the smaller of the probabilities of at most and of at least so many runs, if all orders are alike."""
+    """Twice the smaller probability, of at most or of at least this number of runs, if all orders are alike."""
     misses = draws - hits
     if min(hits, misses) == 0:
         return 1.0
@@ -144,7 +138,7 @@ def _runs_tail(runs: int, hits: int, draws: int) -> float:
 
 
 def _run_chances(hits: int, misses: int) -> Floats:
-    """(runs,) the probability of 0, 1, 2, ... runs of so many hits and misses in random order (Wald and Wolfowitz)."""
+    """(runs,) the probability of 0, 1, 2, ... runs of these hits and misses in random order (Wald and Wolfowitz)."""
     runs = np.arange(2 * min(hits, misses) + 2)
     more, fewer = (runs + 1) // 2, runs // 2
     ways = np.logaddexp(
@@ -167,14 +161,8 @@ def _log_choose(n: int, k: Ints) -> Floats:
 def rival_mass(chosen: Ints, weights: Floats | None, mass: Floats, labels: Ints, k: int) -> Floats:
     """(sizes, k, k') the most mass that {H_T >= l} can have, by e - 1, v - 1 and l - 1, where |V| = s = k - e + 1.
 
-    It is 0 where v > s, and for a size that is certain because only s - 1 labels or fewer are outside L.
-
-    Args:
-        chosen: (draws, k') the labels of each draw.
-        weights: (draws,) the probability of each row, where the rows are all possible votes.
-        mass: (num_labels,) the mass of the draws that hit each label.
-        labels: (d,) the labels of L.
-        k: The number of labels that the smoothed classifier returns.
+    It is 0 where v > s, and for a size that is certain. `chosen` has the k' labels of each draw, `mass` the mass of the
+    draws that hit each label; `weights` are the probabilities of the rows where these are all possible votes.
     """
     outside = np.delete(np.arange(len(mass)), labels)
     ranked = outside[np.argsort(-mass[outside], kind="stable")]
@@ -192,11 +180,8 @@ def rival_mass(chosen: Ints, weights: Floats | None, mass: Floats, labels: Ints,
 def _mass_by_rank(places: Ints, weights: Floats | None, mass: Floats, most: int) -> Floats:
     """(most, most, k') the least of the three bounds, by the s - v labels ranked before T, v - 1 and l - 1.
 
-    Args:
-        places: (draws, k') the rank of each hit outside L, from 0; negative for a hit on L.
-        weights: As in `rival_mass`.
-        mass: (rivals,) the mass of the labels outside L, downwards.
-        most: The largest s.
+    `places` (draws, k') are the ranks of hits outside L from 0, negative on L; `mass` that of each label outside L,
+    downwards; `most` is the largest s.
     """
     draws, k_prime = places.shape
     hits = np.flatnonzero(places >= 0)
@@ -241,12 +226,10 @@ class VoteCounts:
         draws: The number of draws.
         labels: (d,) the indices of L, sorted.
         label_mass: (num_labels,) the mass of the draws that hit each label.
-        overlap_mass: (k' + 1,) the mass of the draws that hit exactly h labels of L, h = 0..k' (0..d for sets of any
-            size).
-        pattern_mass: (2^d,) the mass of the draws that hit exactly the labels of L whose bits are set; bit i stands
-            for labels[i]. Empty where d exceeds `MOST_SUBSET_LABELS`.
-        rival_mass: (min(d, k), k, k') for the top-k rule the most mass of the draws that hit at least l labels of T, as
-            `rival_mass` has it; empty for sets of any size, and where no layers are counted.
+        overlap_mass: (k' + 1,) the mass of the draws that hit exactly h labels of L (0..d for the threshold rule).
+        pattern_mass: (2^d,) the mass of the draws that hit exactly the labels of L whose bits are set; empty where d
+            exceeds `MOST_SUBSET_LABELS`.
+        rival_mass: For the top-k rule that of `rival_mass`; empty where no layers are counted.
         suspects: For the threshold rule the same counts with the most hit labels outside L in place of L.
     """
 
@@ -270,8 +253,8 @@ def count_votes(
 ) -> VoteCounts:
     """The counts of one image, after a check that the votes are such as the rule needs; L may be empty.
 
-    With `weights`, (rows,), the rows are all possible votes, each with its probability, instead of draws. Without
-    `layers`, which `joint` alone uses, those of the rivals are not counted.
+    With `weights` the rows are all possible votes, each with its probability, instead of draws. `layers` of rivals are
+    counted for `joint` alone.
     """
     true = check_labels(labels, num_labels, allow_none=True)
     hits = rule.sets(np.atleast_1d(votes), num_labels)
@@ -292,32 +275,19 @@ def _count(hits: Bools, labels: Ints, weights: Floats | None, most: int) -> Vote
     on_labels = hits[:, labels]
     count = on_labels.sum(axis=1)
     patterns = on_labels @ (1 << np.arange(len(labels))) if few else count[:0]
+    mass = np.bincount(patterns, weights, minlength=1 << len(labels)) if few else np.empty(0)
     return VoteCounts(
         draws=len(hits) if weights is None else 1,
         labels=labels,
         label_mass=np.asarray(hits.sum(axis=0) if weights is None else weights @ hits, dtype=np.float64),
         overlap_mass=np.bincount(count, weights, minlength=most + 1).astype(np.float64),
-        pattern_mass=np.bincount(patterns, weights, minlength=1 << len(labels)).astype(np.float64)
-        if few
-        else np.empty(0),
+        pattern_mass=mass.astype(np.float64),
         rival_mass=np.empty(0),
     )
 
 
 class Group:
-    """Images with equally many true labels, stacked so that one evaluation serves them all.
-
-    Attributes:
-        counts: The counts of each image.
-        shift: How a perturbation moves the probabilities of their noise.
-        images: How many images there are.
-        num_true: d, the number of labels in the L of each image.
-        num_labels: c, the number of labels there are.
-        draws: (images,) the number of draws of each image.
-        labels: (images, d) the labels of each L.
-        label_mass: (images, c) the mass of each label.
-        mass_on_labels: (images, d) the mass of each label of L.
-    """
+    """Images with equally many true labels d, stacked so that one evaluation serves them all: (images, ...) arrays."""
 
     def __init__(self, counts: Sequence[VoteCounts], shift: Shift = GAUSSIAN_SHIFT) -> None:
         self.counts, self.images, self.shift = counts, len(counts), shift

@@ -44,8 +44,8 @@ _MOST_EVENTS = 10**80
 SINGLES_IN = 0.9
 
 
-# Levels that together spend one alpha: those of the bounds on subsets of 1, 2, ..., `out` labels of one U; and where
-# there are too many labels for subsets, those of each of `out` labels and of each layer of L.
+# Levels that together spend one alpha: of the bounds on subsets of 1, 2, ..., `out` labels of one U; and where there
+# are too many labels for subsets, of each of `out` labels and of each layer of L.
 Spending = tuple[Callable[[int], Floats], Callable[[int, int], tuple[float, float]]]
 
 
@@ -60,7 +60,7 @@ def within_u(alpha: float, k_prime: int) -> Spending:
 
 
 def across_floors(alpha: float, labels: int, depth: int) -> Spending:
-    """All floors together spend alpha. Each label has its bound once for all of them; a draw hits `depth` at most.
+    """All floors together spend alpha: each label has its bound once for all, and a draw hits `depth` of them at most.
 
     The rest is for the floors e < d, as much for each, and then for the sizes of subsets of one U; with too many labels
     it is for the layers of L, once for all.
@@ -110,10 +110,10 @@ class SubsetSide:
 
 
 class OverlapSide:
-    """r -> a lower bound of max over U of p*, from single labels and from how many labels of L each draw hits.
+    """r -> a lower bound of max over U of p*, where L has too many labels to try every subset.
 
-    For too many labels to try every subset. Single labels are combined as in Theorem 1 (at no cost in alpha); and
-    since a draw that hits h labels of L hits at least h - (e - 1) of U, the layers of L from e on serve every U.
+    Single labels are combined as in Theorem 1, at no cost in alpha. And since a draw that hits h labels of L hits at
+    least h - (e - 1) of U, the layers of L from e on serve every U.
     """
 
     def __init__(self, group: Group, sizes: range, k_prime: int, spending: Spending, bounds: Bounds) -> None:
@@ -166,8 +166,7 @@ def at_least_elsewhere(group: Group) -> Floats:
 def layer_mass(group: Group, k_prime: int) -> Floats:
     """(images, 2^d, layers) the mass of the draws that hit at least l labels of each subset of L.
 
-    Bit by bit the index turns from the labels hit into the labels of the subset, and the last axis counts the hits in
-    common so far.
+    Bit by bit the index turns from the labels hit into the subset; the last axis counts the hits in common.
     """
     images, labels = group.images, group.num_true
     layers = min(k_prime, labels)
@@ -265,10 +264,10 @@ def joint_ceilings(group: Group, rule: Threshold, alpha: float, bounds: Bounds) 
     together = suspects.num_true
     depth = rule.hits_at_most(together)
     single, each = _ceiling_levels(alpha, rivals, together, depth)
-    among, beside = _SuspectSide(suspects, depth, each, bounds), _beside(group, [level[0] for level in each], bounds)
+    among, other = _SuspectSide(suspects, depth, each, bounds), _no_suspect(group, [level[0] for level in each], bounds)
     few = crossing(
         lambda r: np.full(len(r), rule.t),
-        lambda r: np.maximum(among(r), beside.moved(r)[:, 0]),
+        lambda r: np.maximum(among(r), other.moved(r)[:, 0]),
         group.images * together,
         group.shift,
     )
@@ -294,11 +293,8 @@ def _stays_out(upper: Floats, t: float, shift: Shift) -> Floats:
 def _ceiling_levels(alpha: float, rivals: int, together: int, depth: int) -> tuple[float, list[Floats]]:
     """Levels of the bounds outside L, so that all ceilings together spend alpha.
 
-    The ceilings m < `together` divide what single labels leave like 1/2, 1/6, 1/12, ...
-
-    Returns:
-        The level of each single label, once for all ceilings; and for each m < `together` those of the bounds on a
-        subset of 1, 2, ..., m + 1 labels of one V, where a single label has the better of its two levels.
+    The level of each single label, once for all ceilings; and for each m < `together`, which divide the rest like 1/2,
+    1/6, 1/12, ..., the level of a subset of 1, 2, ..., m + 1 labels of one V. A single label has the better of its two.
     """
     if rivals == 1:
         return alpha, [np.array([alpha])]
@@ -312,8 +308,7 @@ def _ceiling_levels(alpha: float, rivals: int, together: int, depth: int) -> tup
 class _SuspectSide:
     """r -> max over V among the suspects of min over T in V of the mean of p* over T; rows are |V| by images.
 
-    `each` holds for each |V| = 1, 2, ... the levels of the bounds on a T of 1, 2, ..., |V| labels; a draw hits at most
-    `depth` of the suspects.
+    `each` holds for each |V| the levels of the bounds on a T of 1, 2, ..., |V| labels; a draw hits `depth` at most.
     """
 
     def __init__(self, suspects: Group, depth: int, each: Sequence[Floats], bounds: Bounds) -> None:
@@ -340,7 +335,7 @@ class _SuspectSide:
         return np.concatenate([row[:, self.members == v].max(axis=1) for row, v in zip(least, self.sizes, strict=True)])
 
 
-def _beside(group: Group, each: Sequence[float], bounds: Bounds) -> Layers:
+def _no_suspect(group: Group, each: Sequence[float], bounds: Bounds) -> Layers:
     """The most hit label that is no suspect: a V that is not among the suspects alone holds one at most as probable."""
     together = len(each)
     mass, draws = group.rivals(together + 1)[:, together:], group.draws[:, None]

@@ -19,10 +19,8 @@ from multiguard.certify.arguments import Bools, Floats
 class GaussianShift:
     """Scores are Phi^-1(q), and `down` is Phi(score - r).
 
-    Attributes:
-        beyond: What holds at this r holds for every one: no finite scores of doubles differ by as much.
-        furthest: The largest r at which the law of a bet is taken to break.
-        spread: About how uncertain such an r is, times the square root of the draws so far.
+    What holds at r = `beyond` holds for every r: no finite scores of doubles differ by as much. A law of bets breaks at
+    `furthest` at most, and that r is uncertain by about `spread` over the square root of the draws so far.
     """
 
     beyond: ClassVar[float] = 80.0
@@ -55,7 +53,7 @@ class GaussianShift:
 
 
 class ProbabilityShift:
-    """Scores are probabilities, and `down` is max(0, score - r); the attributes are those of `GaussianShift`."""
+    """Scores are probabilities, and `down` is max(0, score - r); the attributes are as in `GaussianShift`."""
 
     beyond: ClassVar[float] = 1.0
     furthest: ClassVar[float] = 1.0
@@ -96,14 +94,9 @@ _LEAST_NORMAL = 2.0**-1021
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """Terms of layers: a term is its weight times the sum of its moved probabilities.
+    """Terms of layers: a term is its weight, (rows or 1, terms), times the sum of its moved probabilities.
 
-    A layer of probability 0 is not one that is absent: `up(0)` may be above 0.
-
-    Attributes:
-        scores: (layers, rows, terms), the score of each probability; -inf for a layer that is not there.
-        weights: (rows or 1, terms).
-        shift: How a perturbation moves scores.
+    `scores`, (layers, rows, terms), are -inf for a layer that is absent; one of probability 0 counts: up(0) may be > 0.
     """
 
     scores: Floats
@@ -168,10 +161,9 @@ def crossing(left: Callable[[Floats], Floats], right: Callable[[Floats], Floats]
 
 
 def fill(caps: Floats, total: Floats) -> Floats:
-    """The most equal layers t_l = min(cap_l, w) with the given total (or all caps, if they hold less).
+    """The most equal layers t_l = min(cap_l, w), (..., layers), with the given total, or all caps if they hold less.
 
-    `caps` is (..., layers), `total` (...). `up` is concave, so among all layers below `caps` whose sum is at most
-    `total` these have the largest sum of up(t_l), for every r at once.
+    `up` is concave, so of all layers below `caps` with this sum at most these have the largest sum of up, at every r.
     """
     count = caps.shape[-1]
     ascending = np.sort(caps, axis=-1)

@@ -1,7 +1,7 @@
 """What every noise says of itself: what its attacker may do, how draws are made, its text form, and words for people.
 
 An event that has probability q on noisy copies of the image has at least `down(q, radius)` and at most
-`up(q, radius)` on those of every perturbed image that the attacker can make. `down` is convex in q, `up` is concave,
+`up(q, radius)` on copies of every perturbed image that the attacker can make. `down` is convex in q, `up` is concave,
 and both are rounded to the safe side. `docs/theory.md` has the proofs. A new noise is a file like `additive.py`.
 """
 
@@ -42,18 +42,16 @@ class Sampler(Protocol[Made_co]):
         """So many of the pixels at random, all others hidden."""
 
     def band(self, width: int, columns: int) -> Made_co:
-        """The band of so many columns that the draw names, all others hidden."""
+        """The band of this number of columns that the draw names, all others hidden."""
 
 
 class Noise(ABC):
     """A noise and the attacker that it proves something about.
 
     Attributes:
-        kind: The word before the colon in its text form.
-        form: What comes after the colon, as its numbers are named.
+        kind, form: Its text form is "kind:form", with the names of its numbers.
         attacker: What a radius measures: "l2-norm", "l1-norm", "pixels" or "patch".
-        axis_label: The radius on the axis of a figure.
-        dial: The radius on a slider.
+        axis_label, dial: The radius on the axis of a figure, and on a slider.
         whole: Whether the radius is a whole number, and pixels are hidden, not added to (no clamp then).
         enumerated: Whether every draw there is takes part, so that nothing is random and alpha has no meaning.
         draw_words: What the noisy copies are called: "draws" or "bands".
@@ -97,9 +95,10 @@ class Noise(ABC):
         """How many draws there are if all are enumerated; None where there is no end of them."""
         return None
 
-    @abstractmethod
     def sample(self, sampler: Sampler[Made]) -> Made:
         """What the sampler makes of this noise."""
+        made: Made = getattr(sampler, self.kind)(*vars(self).values())
+        return made
 
     def variation(self, radius: ArrayLike) -> Floats:
         """D, the total variation that the attacker can cause, rounded up."""
@@ -138,7 +137,7 @@ class Noise(ABC):
     @property
     @abstractmethod
     def default_radii(self) -> tuple[float, ...]:
-        """Four radii, or fewer, that draws should be able to prove where nobody names others."""
+        """Four radii, or fewer, that draws should be able to prove; the default."""
 
     @property
     @abstractmethod
@@ -148,7 +147,7 @@ class Noise(ABC):
     @property
     @abstractmethod
     def default_grid(self) -> tuple[Decimal, Decimal]:
-        """The step and the end of a grid of radii where nobody names others."""
+        """The step and the end of the default grid of radii."""
 
     @property
     def _numbers(self) -> tuple[str, ...]:

@@ -15,13 +15,7 @@ from multiguard.certify.bands import enumerated_radii
 from multiguard.certify.betting import BETTING_METHODS, betting_radii, claimed, floors, read_bets
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
 from multiguard.certify.draws import Group, VoteCounts, count_votes, equal_groups, out_of_order
-from multiguard.certify.joint import (
-    independent_ceilings,
-    independent_floors,
-    joint_ceilings,
-    joint_floors,
-    joint_radii,
-)
+from multiguard.certify.joint import independent_ceilings, independent_floors, joint_ceilings, joint_floors, joint_radii
 from multiguard.certify.noise import Noise, SampledNoise, check_sampled, resolve_noise
 from multiguard.certify.rules import (
     COUPLED_FROM,
@@ -49,10 +43,12 @@ _TOP_K: dict[Method, Solver] = {
     "independent": partial(paper_radii, second_terms=False),
     "jia": jia_radii,
 }
-_FLOORS: dict[Method, Solver] = {"joint": joint_floors, "independent": independent_floors}
+_THRESHOLD: dict[Method, tuple[Solver, Solver]] = {
+    "joint": (joint_floors, joint_ceilings),
+    "independent": (independent_floors, independent_ceilings),
+}
 # The methods that prove what is claimed of a single label.
 LABEL_METHODS: tuple[Method, ...] = ("joint", "enumerated", *BETTING_METHODS)
-_CEILINGS: dict[Method, Solver] = {"joint": joint_ceilings, "independent": independent_ceilings}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +59,8 @@ class Radii:
     even at radius 0, +inf where nothing can fail; radii are never rounded up.
 
     Attributes:
-        true: Non-increasing: at least e labels of L are returned up to true[e-1]; (min(d, k),) for `TopK`, (d,) for
-            `Threshold`.
-        false: (c - d,), non-decreasing: at most m labels outside L are returned up to false[m], m = 0..c-d-1; None for
-            `TopK`, which returns k labels in all.
+        true: At least e labels of L are returned up to true[e-1], e = 1..min(d, k), or 1..d for `Threshold`.
+        false: At most m labels outside L are returned up to false[m], m = 0..c-d-1; None for `TopK`.
 
     >>> radii = Radii(true=np.array([0.5, 0.2]), false=None)
     >>> certified_size(radii.true, 0.3)
@@ -80,7 +74,7 @@ class Radii:
 
     @property
     def row(self) -> Floats:
-        """Every radius in one row, those of `true` before those of `false`."""
+        """Every radius in one row, `true` before `false`."""
         return self.true if self.false is None else np.concatenate([self.true, self.false])
 
 
@@ -105,11 +99,10 @@ def certified_radii(
 
     Args:
         votes: The votes of independent draws of the noise, or of every band in order: integers (draws, K'), the labels
-            of each draw from the highest score down, of which the first k' count; or boolean (draws, num_labels), the
-            labels that the base classifier returned. `Threshold` without k' needs the latter. The order of the rows
-            must not depend on their content ("coupled", "betting"): give them as they were drawn. Rows that no
-            independent draws have, such as those rebuilt from counts, are certified by "joint" unless a method is
-            named, and refused by "betting". "coupled" mixes them, which is no theorem (`docs/theory.md` 9.2).
+            of each draw from the highest score down, of which the first k' count; or boolean (draws, num_labels), as
+            `Threshold` without k' needs them. Give rows as they were drawn: their order must not depend on their
+            content. Rows that no independent draws have, such as those rebuilt from counts, are certified by "joint"
+            unless a method is named, and refused by "betting"; "coupled" mixes them (`docs/theory.md` 9.2).
         labels: The indices of L, the labels to protect (the ground truth); `Threshold` allows none.
         rule: The smoothed classifier.
         sigma: The standard deviation of Gaussian noise, in the unit of the input (pixels in [0, 1]) and of the radii;
@@ -118,12 +111,10 @@ def certified_radii(
         alpha: The error allowed; `Threshold` spends half of it on `true` and half on `false`.
         method: "coupled", "joint", "betting" or "independent" (without joint terms); for `TopK` also "paper" (Theorem
             1, corrected) and "jia" (each label on its own). By default what proves most: "coupled" for `TopK`, Gaussian
-            noise and 80 to 50,000 draws (100,000 if k' > 1), a number fixed beforehand, otherwise "joint"; "joint" also
-            for rows whose order fails a test that independent draws fail once in 1,000 images, both with alpha / 1.001.
-            The radii of "coupled" and "betting" are some of `noise.radii(noise.betting_r)`. Those of "betting" hold for
-            any number of draws, also one that was decided by looking at the votes, and a run may be extended by more
-            draws. The other methods need a number of draws fixed beforehand. "enumerated" is the one method of a
-            `BandAblation`.
+            noise and 80 to 50,000 draws (100,000 if k' > 1), otherwise "joint"; "joint" also for rows whose order fails
+            a test that independent draws fail once in 1,000 images, both with alpha / 1.001. "betting" holds for any
+            number of draws, also one that was decided by looking at the votes, and a run may be extended; the others
+            need a number fixed beforehand. "enumerated" is the one method of a `BandAblation`.
         num_labels: c, the number of labels there are; boolean votes have it.
 
     >>> draws = np.random.default_rng(0)
@@ -157,9 +148,8 @@ def certified_radii_batch(
 ) -> list[Radii]:
     """For each image the promise of `certified_radii`, each with its own probability of at least 1 - alpha.
 
-    Images are read one by one, so `votes` may be a generator over votes that do not fit in memory. Images may differ
-    in their number of draws. The arguments are those of `certified_radii`, `votes` and `labels` one entry per image;
-    an image without labels has an empty `true`, a claim about nothing.
+    Images are read one by one, so `votes` may be a generator; they may differ in their number of draws. The arguments
+    are as in `certified_radii`, `votes` and `labels` one entry per image. Without labels `true` is empty.
 
     >>> images = [np.random.default_rng(0).permutation([[0], [0], [1]] * 30), [[2]] * 90]
     >>> radii = certified_radii_batch(images, [[0], [2]], TopK(k=1, k_prime=1), num_labels=3, sigma=0.5)
@@ -185,14 +175,9 @@ def exact_radii(
 ) -> Radii:
     """What `certified_radii` would prove with infinitely many draws: nothing is estimated, nothing can fail.
 
-    Args:
-        vote_sets: Boolean (sets, num_labels), the sets of labels that the base classifier can return.
-        probabilities: (sets,) how probable each of them is; they sum to 1.
-        labels: As in `certified_radii`, and so are the others.
-        rule: The smoothed classifier.
-        sigma: The standard deviation of Gaussian noise; give this or `noise`.
-        noise: The noise, any but a `BandAblation`.
-        method: The method to prove with, "joint" by default; those that bet on draws have no exact radii.
+    `vote_sets`, boolean (sets, num_labels), are the sets of labels that the base classifier can return, each with one
+    of the `probabilities`, which sum to 1. The other arguments are as in `certified_radii`, the method "joint" by
+    default; neither a method that bets nor a `BandAblation` has exact radii.
 
     >>> sets = np.eye(2, dtype=bool)  # {0} with probability 0.9, {1} with probability 0.1
     >>> exact_radii(sets, [0.9, 0.1], [0], TopK(k=1, k_prime=1), sigma=1.0).true.round(4)
@@ -215,14 +200,7 @@ def exact_radii(
 def certified_size(radii: ArrayLike, radius: ArrayLike) -> Ints:
     """How many labels of L are proved to survive every perturbation of at most `radius`.
 
-    It holds wherever the radii do, at all values of `radius` at once if they were proved at once.
-
-    Args:
-        radii: (sizes,) the `true` radii of one image, as `certified_radii` returns them.
-        radius: A number or an array of any shape, not negative.
-
-    Returns:
-        Whole numbers in the shape of `radius`.
+    It holds wherever the radii do: at all values of `radius`, an array of any shape, if they were proved at once.
 
     >>> certified_size([0.5, 0.2], [0.0, 0.2, 0.3, 1.0])
     array([2, 2, 1, 0])
@@ -281,7 +259,7 @@ def _read(
 def _solved(
     images: Sequence[Radii | VoteCounts], rule: Rule, noise: Noise, alpha: float, method: Method | None
 ) -> list[Radii]:
-    """The radii of all images, those of counts found together."""
+    """The radii of all images; counts are solved together."""
     counted = [each for each in images if isinstance(each, VoteCounts)]
     solved = iter(solve(counted, rule, ClopperPearson(), noise, alpha, method or "joint") if counted else ())
     return [_few_returned(each if isinstance(each, Radii) else next(solved), rule) for each in images]
@@ -299,8 +277,7 @@ def _few_returned(radii: Radii, rule: Rule) -> Radii:
 
 def _radii(noise: SampledNoise, r: tuple[Floats, Floats | None]) -> Radii:
     """The radii of these r."""
-    true, false = r
-    return Radii(noise.radii(true), None if false is None else noise.radii(false))
+    return Radii(noise.radii(r[0]), None if r[1] is None else noise.radii(r[1]))
 
 
 def solve(
@@ -327,7 +304,7 @@ def solve(
 def _solve_group(
     group: Group, rule: Rule, alpha: float, bounds: Bounds, method: Method | None
 ) -> tuple[Floats, Floats | None]:
-    """(images, sizes) the r of `Radii.true`, and (images, c - d) those of `Radii.false`."""
+    """(images, sizes) the r of `Radii.true`, and (images, c - d) of `Radii.false`."""
 
     def solved(solver: Solver, level: float, claims: int) -> Floats:
         return solver(group, rule, level, bounds) if claims else np.empty((group.images, 0))
@@ -336,8 +313,8 @@ def _solve_group(
         return solved(_TOP_K[method or "joint"], alpha, group.num_true), None
     if method is None:
         return solved(independent_floors, alpha, group.num_true), None
-    true = solved(_FLOORS[method], alpha / 2, group.num_true)
-    return true, solved(_CEILINGS[method], alpha / 2, group.num_labels - group.num_true)
+    floors, ceilings = _THRESHOLD[method]
+    return solved(floors, alpha / 2, group.num_true), solved(ceilings, alpha / 2, group.num_labels - group.num_true)
 
 
 def _columns(name: str, votes: NDArray[Any], otherwise: str = "") -> int:
@@ -363,11 +340,8 @@ def label_radii(
     """For each label alone, with probability at least 1 - alpha: it is returned up to its radius.
 
     For `TopK` that is against all other labels. Several labels together hold with what is left of 1 after alpha for
-    each. The arguments are those of `certified_radii`; the method is "joint", the default, "coupled" or "betting", or
-    "enumerated" for a band.
-
-    Returns:
-        (d,), in the order of `labels`; -inf where the draws do not decide it even at radius 0.
+    each. The arguments are as in `certified_radii`; the method is "joint", the default, "coupled" or "betting", or
+    "enumerated" for a band. The radii are in the order of `labels`, -inf where the draws do not decide even at 0.
 
     >>> from multiguard.certify import Threshold
     >>> sets = np.random.default_rng(0).permutation([[True, True], [True, False]] * 100)

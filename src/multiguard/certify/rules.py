@@ -6,6 +6,7 @@ With p_i the probability that f returns label i for a noisy copy of the image, g
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,14 +32,73 @@ _DEFAULT_K, _DEFAULT_THRESHOLD = 5, 0.5
 METHODS: tuple[Method, ...] = ("joint", "coupled", "betting", "paper", "independent", "jia", "enumerated")
 
 
+class _Rule(ABC):
+    """What both rules have: `name`, `methods`, k, k', t, and whether votes are `ranked` labels or sets."""
+
+    name: ClassVar[RuleName]
+    methods: ClassVar[tuple[Method, ...]] = METHODS
+    k_prime: int | None
+
+    @property
+    @abstractmethod
+    def words(self) -> dict[str, str]:
+        """Each option in the letters of the paper, for people."""
+
+    @property
+    def text(self) -> str:
+        """The options in the letters of the paper, for a terminal."""
+        return ", ".join(self.words.values()).replace("\u2032", "'")
+
+    @property
+    def ranked(self) -> bool:
+        """Whether votes are ranked labels; if not, they are sets."""
+        return self.k_prime is not None
+
+    def check(self, num_labels: int) -> None:
+        """Raises `InvalidInputError` unless there are at least k and k' labels."""
+        check_count("num_labels", num_labels)
+        for name in ("k", "k_prime"):
+            if (value := getattr(self, name)) is not None:
+                check_count(name, value, num_labels)
+
+    def check_ranks(self, kept: int | None) -> None:
+        """Raises `InvalidInputError` if votes keep fewer labels per draw than k'; None: they do not say."""
+        if kept is not None and self.k_prime is not None:
+            check_ranks(self.k_prime, kept)
+
+    def sets(self, votes: NDArray[Any], num_labels: int) -> Bools:
+        """(draws, num_labels) the labels of each draw, from ranked votes (draws, >= k') or boolean ones.
+
+        Raises `InvalidInputError` unless each draw has k' different labels.
+        """
+        assert self.k_prime is not None
+        hits = votes if votes.dtype == np.bool_ else _marked(votes, self.k_prime, num_labels)
+        if hits.ndim != 2 or hits.shape[0] < 1 or hits.shape[1] != num_labels:
+            raise InvalidInputError(
+                f"hits must be boolean (draws, {num_labels}), one column per label and at least one draw, got shape "
+                f"{hits.shape}"
+            )
+        counts = hits.sum(axis=1)
+        wrong = np.flatnonzero(counts != self.k_prime)
+        if len(wrong):
+            raise InvalidInputError(
+                f"every draw must hit exactly k_prime = {self.k_prime} different labels, but row {wrong[0]} has "
+                f"{counts[wrong[0]]}"
+            )
+        return hits
+
+    def hits(self, votes: NDArray[Any], num_labels: int) -> Ints:
+        """(num_labels,) in how many draws f returned each label; votes as for `sets`."""
+        return np.asarray(self.sets(votes, num_labels).sum(axis=0))
+
+
 @dataclass(frozen=True)
-class TopK:
+class TopK(_Rule):
     """g returns the k labels that f returns most often; f returns k_prime labels per draw.
 
     Attributes:
         k: How many labels g returns; None for other rules, and so are k_prime and t.
         k_prime: How many labels f returns, k'; by default half of k, rounded up.
-        ranked: Whether votes are ranked labels; if not, they are sets.
         has_ceilings: Whether labels outside L are claimed about, too (`Radii.false`).
 
     >>> rule = TopK(k=2, k_prime=1)
@@ -52,9 +112,7 @@ class TopK:
     k: int
     k_prime: int = None  # type: ignore[assignment]
     name: ClassVar[RuleName] = "top-k"
-    methods: ClassVar[tuple[Method, ...]] = METHODS
     t: ClassVar[None] = None
-    ranked: ClassVar[bool] = True
     has_ceilings: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -72,36 +130,9 @@ class TopK:
         """Each option in the letters of the paper, for people."""
         return {"k_prime": f"k\u2032 = {self.k_prime}", "k": f"k = {self.k}"}
 
-    @property
-    def text(self) -> str:
-        """The options in the letters of the paper, for a terminal."""
-        return f"k' = {self.k_prime}, k = {self.k}"
-
-    def check(self, num_labels: int) -> None:
-        """Raises `InvalidInputError` unless there are at least k and k' labels."""
-        check_count("num_labels", num_labels)
-        check_count("k", self.k, num_labels)
-        check_count("k_prime", self.k_prime, num_labels)
-
-    def check_ranks(self, kept: int | None) -> None:
-        """Raises `InvalidInputError` if votes keep fewer labels per draw than k'; None: they do not say."""
-        if kept is not None:
-            check_ranks(self.k_prime, kept)
-
-    def sets(self, votes: NDArray[Any], num_labels: int) -> Bools:
-        """(draws, num_labels) the labels of each draw, from ranked votes (draws, >= k') or boolean ones.
-
-        Raises `InvalidInputError` unless each draw has k' different labels.
-        """
-        return _best_of_each(votes, self.k_prime, num_labels)
-
     def sizes(self, num_true: int) -> int:
         """How many labels of L can be returned, and so how many claims there are: min(d, k)."""
         return min(num_true, self.k)
-
-    def hits(self, votes: NDArray[Any], num_labels: int) -> Ints:
-        """(num_labels,) in how many draws f returned each label; votes: (draws, K') integers, the best label first."""
-        return np.asarray(self.sets(votes, num_labels).sum(axis=0))
 
     def returned(self, votes: NDArray[Any], num_labels: int) -> tuple[int, ...]:
         """The labels that g returns according to these draws, most hits first; ties go to the smaller index.
@@ -130,7 +161,7 @@ class TopK:
 
 
 @dataclass(frozen=True)
-class Threshold:
+class Threshold(_Rule):
     """g returns every label that f returns with probability at least t; f returns k_prime labels per draw, or any set.
 
     Attributes:
@@ -166,11 +197,6 @@ class Threshold:
             object.__setattr__(self, "k_prime", check_count("k_prime", self.k_prime))
 
     @property
-    def ranked(self) -> bool:
-        """Whether votes are ranked labels; if not, they are sets."""
-        return self.k_prime is not None
-
-    @property
     def options(self) -> dict[str, float]:
         """The arguments of `make_rule` that make this rule."""
         return {"threshold": self.t, **({} if self.k_prime is None else {"k_prime": self.k_prime})}
@@ -180,22 +206,6 @@ class Threshold:
         """Each option in the letters of the paper, for people."""
         ranks = {} if self.k_prime is None else {"k_prime": f"k\u2032 = {self.k_prime}"}
         return {**ranks, "threshold": f"t = {plain(self.t)}"}
-
-    @property
-    def text(self) -> str:
-        """The options in the letters of the paper, for a terminal."""
-        return f"t = {plain(self.t)}" if self.k_prime is None else f"k' = {self.k_prime}, t = {plain(self.t)}"
-
-    def check(self, num_labels: int) -> None:
-        """Raises `InvalidInputError` unless there are at least one label and k' labels."""
-        check_count("num_labels", num_labels)
-        if self.k_prime is not None:
-            check_count("k_prime", self.k_prime, num_labels)
-
-    def check_ranks(self, kept: int | None) -> None:
-        """Raises `InvalidInputError` if votes keep fewer labels per draw than k'; None: they do not say."""
-        if kept is not None and self.k_prime is not None:
-            check_ranks(self.k_prime, kept)
 
     def hits_at_most(self, labels: int) -> int:
         """How many labels of a set of this size a draw can hit."""
@@ -214,14 +224,10 @@ class Threshold:
         """How many labels of L can be returned, and so how many claims there are: all d."""
         return num_true
 
-    def hits(self, votes: NDArray[Any], num_labels: int) -> Ints:
-        """(num_labels,) in how many draws f returned each label; votes as for `sets`."""
-        return np.asarray(self.sets(votes, num_labels).sum(axis=0))
-
     def sets(self, votes: NDArray[Any], num_labels: int) -> Bools:
         """(draws, num_labels) the set of each draw, at least one: as given, or the k' best of ranked votes."""
         if self.k_prime is not None:
-            return _best_of_each(votes, self.k_prime, num_labels)
+            return super().sets(votes, num_labels)
         if votes.dtype != np.bool_ or votes.ndim != 2 or votes.shape[0] < 1:
             ranked = "; of ranked votes give k_prime, too" if np.issubdtype(votes.dtype, np.integer) else ""
             raise InvalidInputError(
@@ -233,7 +239,7 @@ class Threshold:
         return votes
 
     def needed(self, draws: int) -> int:
-        """The fewest hits in so many draws that are a fraction of at least t; t is the decimal number as written."""
+        """The fewest hits of all draws that are a fraction of at least t, the decimal number as written."""
         return math.ceil(Fraction(repr(self.t)) * draws)
 
     def returned(self, votes: NDArray[Any], num_labels: int) -> tuple[int, ...]:
@@ -266,28 +272,10 @@ Rule = TopK | Threshold
 
 
 def _largest(scores: NDArray[Any], count: int) -> Bools:
-    """(rows, c) the labels of so many of the largest scores of each row, ties by index."""
+    """(rows, c) the labels of the `count` largest scores of each row, ties by index."""
     marked = np.zeros(scores.shape, dtype=np.bool_)
     np.put_along_axis(marked, np.argsort(-scores, axis=1, kind="stable")[:, :count], True, axis=1)
     return marked
-
-
-def _best_of_each(votes: NDArray[Any], k_prime: int, num_labels: int) -> Bools:
-    """(draws, num_labels) the k' labels of each draw, from ranked votes (draws, >= k') or boolean ones."""
-    hits = votes if votes.dtype == np.bool_ else _marked(votes, k_prime, num_labels)
-    if hits.ndim != 2 or hits.shape[0] < 1 or hits.shape[1] != num_labels:
-        raise InvalidInputError(
-            f"hits must be boolean (draws, {num_labels}), one column per label and at least one draw, got shape "
-            f"{hits.shape}"
-        )
-    counts = hits.sum(axis=1)
-    wrong = np.flatnonzero(counts != k_prime)
-    if len(wrong):
-        row, count = int(wrong[0]), int(counts[wrong[0]])
-        raise InvalidInputError(
-            f"every draw must hit exactly k_prime = {k_prime} different labels, but row {row} has {count}"
-        )
-    return hits
 
 
 def _marked(ranked: NDArray[Any], k_prime: int, num_labels: int) -> Bools:
@@ -333,7 +321,7 @@ def make_rule(name: str, *, k: int | None = None, k_prime: int | None = None, th
 def default_rule(
     name: str, num_labels: int, *, k: int | None = None, k_prime: int | None = None, threshold: float | None = None
 ) -> Rule:
-    """The rule of this name for so many labels; what is left open is k = 5, k' half of k and t = 0.5.
+    """The rule of this name for this number of labels; what is left open is k = 5, k' half of k and t = 0.5.
 
     >>> default_rule("top-k", 10), default_rule("top-k", 3), default_rule("threshold", 10)
     (TopK(k=5, k_prime=3), TopK(k=3, k_prime=2), Threshold(t=0.5))
@@ -347,14 +335,12 @@ def default_rule(
 
 
 def default_method(rule: Rule, noise: Noise, draws: int) -> Method:
-    """The method that certifies so many draws, fixed beforehand, where none is named: the one that proves most.
+    """The method that proves most from this number of draws, fixed beforehand; the default.
 
-    >>> from multiguard.certify import Gaussian, Uniform
+    >>> from multiguard.certify import Gaussian
     >>> rule = TopK(k=10, k_prime=3)
     >>> default_method(rule, Gaussian(0.5), 1000), default_method(rule, Gaussian(0.5), 50)
     ('coupled', 'joint')
-    >>> default_method(rule, Uniform(0.5), 1000)
-    'joint'
     """
     if not isinstance(rule, TopK) or noise.sigma is None:
         return default_label_method(noise)
@@ -363,7 +349,7 @@ def default_method(rule: Rule, noise: Noise, draws: int) -> Method:
 
 
 def default_label_method(noise: Noise) -> Method:
-    """The same for what is claimed of each label alone: there is little to couple, and `joint` is the fastest."""
+    """The default method of single labels: there is little to couple, and `joint` is the fastest."""
     return "enumerated" if noise.enumerated else "joint"
 
 
@@ -419,7 +405,7 @@ class OwnMethod:
     def solve(
         self, hits: Bools, labels: Sequence[int], rule: Rule, noise: Noise, alpha: float
     ) -> tuple[Floats, Floats | None]:
-        """The radii of one image, in the form of those of all methods; anything else raises `InvalidInputError`."""
+        """The radii of one image, in the form that all methods have; anything else raises `InvalidInputError`."""
         found = self.function(hits.copy(), tuple(labels), rule, noise=noise, alpha=alpha)
         true, false = (found, None) if rule.name == "top-k" else found
         sizes = min(len(labels), int(rule.options.get("k", len(labels))))
@@ -456,17 +442,16 @@ def register_method(
 
     For each image `function(hits, labels, rule, noise=..., alpha=...)` must return radii that all hold at once with
     probability at least 1 - alpha over the draws, a number of them fixed beforehand, for `labels` chosen without them.
-    Adaptive votes are refused. What it returns is checked for its form only.
-
-    The name is known in this process: files that name it are read only after it has been registered again.
+    Only the form of what it returns is checked, and adaptive votes are refused. The name is known in this process:
+    files that name it are read only after it has been registered again.
 
     Args:
         name: Lower-case letters, digits, - and _; no name of a built-in method. A name of yours may be registered
             again, and then means the new function.
-        function: It takes `hits`, boolean (draws, c): the labels that the base classifier returned in each draw; the
-            indices of the `labels` to protect, the `rule`, `noise` and `alpha`. For `TopK` it returns (min(d, k),), the
-            radii up to which at least e = 1, 2, ... labels are returned; for `Threshold` a pair of (d,) such radii and
-            (c - d,) radii up to which at most m = 0, 1, ... other labels are. -inf where nothing is proved.
+        function: It takes `hits`, boolean (draws, c), the indices of the `labels` to protect, the `rule`, `noise` and
+            `alpha`. For `TopK` it returns (min(d, k),), the radii up to which at least e = 1, 2, ... labels are
+            returned; for `Threshold` a pair of (d,) such radii and (c - d,) radii up to which at most m = 0, 1, ...
+            other labels are. -inf where nothing is proved.
         guarantee: What holds and why, in a sentence, for the reader of results.
         rules: The names of the rules that it is for.
         noises: The kinds of noise that it is for: "gaussian", "uniform", "pixels" or "band".

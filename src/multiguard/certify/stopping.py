@@ -19,7 +19,7 @@ from multiguard.certify.rules import Method, Rule
 from multiguard.certify.wealth import ANYTIME, BETTING_CUTS, Block, bets_of, prepare, settle, wealth
 from multiguard.io.short_repr import short_repr
 
-# A claim may have been made where so many times the growth expected would have been enough.
+# A claim may have been made where this multiple of the growth expected would have been enough.
 _HOPE = 4.0
 # Nothing is claimed so far beyond the last r of the list.
 _BEYOND = 5.0
@@ -31,15 +31,14 @@ _UNSEEN = 0.4
 class Outlook:
     """Where the claims about one image stand at the requested radii. A forecast, never a proof.
 
-    The claims of `TopK` are the sizes that can fail, from the smallest; those of `Threshold` the floors, then the
-    ceilings, each from the weakest.
+    All arrays are (claims, radii). The claims of `TopK` are the sizes that can fail, from the smallest; of
+    `Threshold` the floors, then the ceilings, each from the weakest.
 
     Attributes:
         draws: The draws so far.
-        claimed: (claims, radii) whether log K of every pair has reached what is needed at this radius, for this claim
-            or a stronger one.
-        missing: (claims, radii) what log K of the weakest pair still lacks.
-        pace: (claims, radii) the square root of the growth of log K that is expected per draw to come.
+        claimed: Whether log K of every pair has reached what this claim or a stronger one needs.
+        missing: What log K of the weakest pair still lacks.
+        pace: The square root of the growth of log K that is expected per draw to come.
     """
 
     draws: int
@@ -50,11 +49,9 @@ class Outlook:
     __repr__ = short_repr
 
     def reachable(self, draws: int, forecast_margin: float) -> Bools:
-        """(claims, radii) what is not claimed yet, but would be by so many draws in all if they are favourable.
+        """What is not claimed yet, but would be by this number of draws in all if they are favourable.
 
-        Args:
-            draws: The draws in all.
-            forecast_margin: How many standard deviations better than expected they are taken to be.
+        Draws are taken to be `forecast_margin` standard deviations better than expected.
         """
         left = max(0, draws - self.draws)
         if left == 0 or forecast_margin == np.inf:
@@ -77,19 +74,10 @@ def settled_by_betting(
     noise: Noise | None = None,
     alpha: float = 0.001,
 ) -> list[bool]:
-    """For each image whether no claim is reachable by so many draws in all, by the forecast of `Outlook.reachable`.
+    """For each image whether no claim is reachable with `draws` in all, by the forecast of `Outlook.reachable`.
 
-    Args:
-        votes: For each image all its votes so far, as `certified_radii_batch` takes them.
-        labels: For each image the indices of L.
-        rule: The smoothed classifier.
-        draws: The draws in all.
-        forecast_margin: How many standard deviations better than expected further draws are taken to be.
-        num_labels: c, the number of labels there are.
-        radii: The requested radii.
-        sigma: The standard deviation of Gaussian noise; give this or `noise`.
-        noise: The noise, any but a `BandAblation`.
-        alpha: The error allowed, as in `certified_radii`.
+    Further draws are taken to be `forecast_margin` standard deviations better than expected, at the requested `radii`.
+    `votes` are all votes so far; the other arguments are as in `certified_radii_batch`.
 
     >>> from multiguard.certify import TopK
     >>> mixed = np.random.default_rng(0).permutation
@@ -212,19 +200,11 @@ def _pace(block: Block, claim: Claim, radii: Floats) -> Floats:
 def largest_radius(
     draws: int, rule: Rule, num_labels: int, noise: Noise, alpha: float, method: Method | None = None
 ) -> float:
-    """The radius that so many draws prove if all of them agree on one label; -inf if they prove nothing.
+    """The radius that this number of draws proves if all of them agree on one label; -inf if they prove nothing.
 
-    Args:
-        draws: The number of draws.
-        rule: The smoothed classifier.
-        num_labels: c, the number of labels.
-        noise: The noise.
-        alpha: The error allowed.
-        method: The method that will certify them; None for the default one for so many draws.
+    `method` is the one that will certify them; None for the default of this number of draws.
 
     >>> from multiguard.certify import TopK
-    >>> largest_radius(5, TopK(k=1, k_prime=1), 10, Gaussian(0.5), 0.001)
-    -inf
     >>> round(largest_radius(1000, TopK(k=1, k_prime=1), 10, Gaussian(0.5), 0.001), 2)
     1.22
     """
@@ -252,7 +232,7 @@ def fewest_draws(rule: Rule, num_labels: int, alpha: float, method: Method | Non
 
 
 def nothing_words(draws: int, rule: Rule, num_labels: int, alpha: float, method: Method | None = None) -> str:
-    """Why so many draws prove nothing, and how many would."""
+    """Why this number of draws proves nothing, and how many would."""
     fewest = fewest_draws(rule, num_labels, alpha, method)
     by = "" if method is None else f" by the method {method}"
     return (

@@ -44,25 +44,25 @@ BETTING_CUTS = (30, 100, 200, 500, *(m * 10**e for e in range(3, 9) for m in (1,
 _HORIZONS, _LEAST_LEFT = tuple(10**e for e in range(3, 10)), 0.3
 # The same for a number of draws that is fixed beforehand, as fractions of it.
 _FIXED_CUTS, _LEAST_CUT = (0.05, 0.15, 0.4), 20
-# Stakes are chosen again so many times from one cut to the next, and aim at so much more than is needed.
+# How often stakes are chosen from one cut to the next, and how much more than is needed they aim at.
 _STEPS, _BEYOND = 6, 1e-3
 # The most steps in the search for the r that an option reaches, and how near to what is needed ends it.
 _REACH_STEPS, _LEAST_PART, _CLOSE = 7, 0.25, 0.02
-# That r is uncertain; bets are made for so many r from what is expected to what is likely, and for few r far below.
+# That r is uncertain; bets are made for this many r from what is expected to what is likely, and for few r far below.
 _FINE = 64
-# There is no hope, and no bet, where so many times the growth expected at r = 0 would be too little.
+# There is no hope, and no bet, where this multiple of the growth expected at r = 0 would be too little.
 _HOPE = 4.0
 # A claim without hope before the first cut has this fraction of the alpha of one with hope.
 _HOPELESS = 0.02
-# So many draws that were never seen are added to those seen, and a v-th of the second number for a T of v labels: the
+# Draws that were never seen are added to those seen, and a v-th of the second number for a T of v labels: the
 # fewer labels T has, the more the worst T differs from the others.
 _UNSEEN, _UNSEEN_PER_SIZE = 1.4, 1.0
-# The sizes v of T that are tried, besides |V| itself.
+# The sizes v of T that are tried, with |V| itself.
 _SIZES = (1, 2, 3, 4, 6, 8, 10, 13, 17, 22, 28, 36, 46, 60, 78, 100)
 # Under the threshold rule T has at most this many labels.
 MOST_TOGETHER = 6
-# At most so many sets are counted to bound what any T has lost, and to find a T that is hard to refute; of at most so
-# many labels.
+# The most sets that are counted to bound what any T has lost, and to find a T that is hard to refute; and of how many
+# labels at most.
 _MOST_SETS, _MOST_HARD, _MOST_COUNTED = 130, 60, 16
 
 
@@ -70,11 +70,9 @@ _MOST_SETS, _MOST_HARD, _MOST_COUNTED = 130, 60, 16
 class Course:
     """When bets are chosen, and what for.
 
-    Attributes:
-        cuts: The draws after which S, T and the scores are chosen again, from all draws before.
-        horizon: From a number of draws to the one by which bets made then should have reached what they need.
-        least_left: Bets never hurry more than with this fraction of the horizon left.
-        is_eager: Whether draws that promise more than the horizon needs are bet on as they are, to get there sooner.
+    S, T and the scores are chosen again after the draws `cuts`, from all draws before; bets should have reached what
+    they need by `horizon` of the draws then, and never hurry more than with `least_left` of it left. If `is_eager`,
+    draws that promise more than that needs are bet on as they are, to get there sooner.
     """
 
     cuts: tuple[int, ...]
@@ -129,7 +127,7 @@ def reachable(bets: "Sequence[Bets]", radii: Floats) -> int:
 def wealth(bets: "Sequence[Bets]", radii: Floats, start: int = 0, end: int | None = None) -> Floats:
     """(end - start,) log K of the weakest pair at the radii, which rise, from `start` to `end`.
 
-    It is the best value that it had at the end of a step. `bets` are those of every block against one claim.
+    It is the best value that it had at the end of a step. `bets` are of every block against one claim.
     """
     end = len(radii) if end is None else end
     if not bets or end <= start:
@@ -155,13 +153,8 @@ def wealth(bets: "Sequence[Bets]", radii: Floats, start: int = 0, end: int | Non
 class Options:
     """The bets that are tried for one claim in one block: a row for each S and v, S the slower index.
 
-    Attributes:
-        sizes: The sizes v of T.
-        ladder: The values of W, a row for each option.
-        counts: (options, cells) how often each value of W was seen in the draws before the block.
-        law: (options, cells) what is estimated from that.
-        scores: (options, cells - 1) its scores.
-        ends: (options,) about the r at which it breaks.
+    `sizes` are the v, `ladder` the values of W, `counts` how often each was seen in the draws before the block, `law`
+    what is estimated from that, `scores` its scores, and `ends` about the r at which it breaks.
     """
 
     sizes: tuple[int, ...]
@@ -173,14 +166,9 @@ class Options:
 
 
 class Block:
-    """The draws from one cut to the next, and what the draws before it say.
+    """The draws from one cut, `first`, to the next, `planned`, or to the `last` one, and what the draws before it say.
 
-    Attributes:
-        first: The cut; the draws before it choose the bets.
-        last: The next cut, or the number of draws.
-        planned: The next cut.
-        order: The labels of L, those with the most hits before the cut first.
-        members: (sets, d) the sets S that are tried.
+    `order` has the labels of L, those with the most hits before the cut first; `members`, (sets, d), the S tried.
     """
 
     def __init__(self, draws: Draws, ends: tuple[int, int], planned: int, game: Game, claims: Sequence[Claim]) -> None:
@@ -208,8 +196,8 @@ class Block:
     def options(self, claim: Claim) -> Options:
         """What may be bet on, counted in the draws before for a T that is hard to refute.
 
-        A bet made for one T may lose to another. So the counts up to each value of W lie halfway between those of the
-        hardest T and the largest of any T.
+        A bet made for one T may lose to another. So the counts up to each W lie halfway between the hardest T and the
+        largest of any T.
         """
         into = self.into(claim)
         if into not in self.known:
@@ -270,7 +258,7 @@ class Block:
         return inside
 
     def steps(self, count: int) -> list[int]:
-        """Where the steps of the block end: about so many by the next cut, and now."""
+        """Where the steps of the block end: about `count` by the next cut, and now."""
         ends = np.linspace(self.first, self.planned, count + 1).round().astype(np.int64)[1:]
         return [*np.unique(ends[(ends > self.first) & (ends < self.last)]).tolist(), self.last]
 
@@ -302,7 +290,7 @@ def prepare(wanted: "Sequence[tuple[Block, int]]") -> None:
     if not wanted:
         return
     sizes, every, counts, unseen = zip(*(block.counted(into) for block, into in wanted), strict=True)
-    ladder, shift = _joined_ladders(every), wanted[0][0].game.shift
+    ladder, shift = Ladders.joined(every), wanted[0][0].game.shift
     law = smoothed(np.concatenate(counts), ladder.possible, np.concatenate(unseen))
     scores = scores_of(law, shift)
     ends, start = breaking(scores, ladder.gaps, ladder.least, shift), 0
@@ -310,10 +298,6 @@ def prepare(wanted: "Sequence[tuple[Block, int]]") -> None:
         rows = slice(start, start + len(own_counts))
         block.known[into] = Options(own_sizes, own, own_counts, law[rows], scores[rows], ends[rows])
         start = rows.stop
-
-
-def _joined_ladders(every: Sequence[Ladders]) -> Ladders:
-    return Ladders(*(np.concatenate([getattr(each, name) for each in every]) for name in Ladders.__annotations__))
 
 
 def bets_of(
@@ -329,18 +313,17 @@ def bets_of(
 
 
 def _expect(every: "Sequence[Bets]", far: bool) -> None:
-    """Find up to which r each option is expected to reach what is needed; those of all bets at once."""
+    """Find up to which r each option is expected to reach what is needed, for all bets at once."""
     options, shift = [each.options for each in every], every[0].block.game.shift
     laws, scores, ends = (np.concatenate([getattr(o, name) for o in options]) for name in ("law", "scores", "ends"))
-    ladder, lengths = _joined_ladders([o.ladder for o in options]), [len(o.ends) for o in options]
+    ladder, lengths = Ladders.joined(o.ladder for o in options), [len(o.ends) for o in options]
     needed = np.repeat([each.claim.needed / each.course.horizon(each.block.first) for each in every], lengths)
 
     def growth(rows: Ints, r: Floats) -> Floats:
         """(rows,) the growth that is expected for each r, above what is needed, over that."""
-        gaps, least, target = ladder.gaps[rows], ladder.least[rows], needed[rows]
-        law, x = fair(scores[rows], ends[rows], gaps, least, r, shift)
-        log_g = np.log1p(stakes(law, x, target)[:, None] * x)
-        expected: Floats = np.vecdot(laws[rows], log_g) / target - 1
+        law, x = fair(scores[rows], ends[rows], ladder.gaps[rows], ladder.least[rows], r, shift)
+        log_g = np.log1p(stakes(law, x, needed[rows])[:, None] * x)
+        expected: Floats = np.vecdot(laws[rows], log_g) / needed[rows] - 1
         return expected
 
     at_zero = growth(np.arange(len(ends)), np.zeros_like(ends))
@@ -361,13 +344,10 @@ def fair(scores: Floats, ends: Floats, gaps: Floats, least: Floats, r: Floats, s
 
 
 class Bets:
-    """The bets in one block: for each U the S and v that are expected to reach the largest r.
+    """The bets in one block: for each U in `outs`, (sets U, d), the S and v expected to reach the largest r.
 
-    Attributes:
-        outs: (sets U, d) every U.
-        inside: (sets U, options) whether the S of an option lies within U.
-        is_hopeful: Whether so much growth is expected at r = 0 that the claim may be made.
-        reached: (sets U, options) up to which r each option is expected to reach what is needed; negative without hope.
+    Of each U and option `inside` has whether S lies within U, and `reached` up to which r it is expected to reach what
+    is needed; negative without hope.
     """
 
     is_hopeful: bool
@@ -406,10 +386,7 @@ class Bets:
     def gains(self, grid: Floats, at: Ints, before: Floats) -> tuple[Floats, Floats]:
         """(sets U, radii) the most that every pair gains at the end of a step, and what it has gained at the last.
 
-        Args:
-            grid: The r of the bets.
-            at: (radii,) which of them each r has.
-            before: (sets U, radii) the wealth before the block.
+        `at`, (radii,), are the places in `grid` of the bets, and `before`, (sets U, radii), is the wealth so far.
         """
         rows = self.chosen[:, None] * len(grid) + at
         pairs, which = np.unique(rows, return_inverse=True)
@@ -422,31 +399,26 @@ class Bets:
 
     def _steps(self, option: Ints, r: Floats, start: Floats) -> Iterator[Floats]:
         """(pairs,) what is gained by the end of each step, for these options and r, from this wealth on."""
-        own, shift = self.options, self.block.game.shift
+        own, game = self.options, self.block.game
         gaps, lowest = own.ladder.gaps[option], own.ladder.least[option]
-        law, x = fair(own.scores[option], own.ends[option], gaps, lowest, r, shift)
-        least = kelly_stakes(self.options.law[option], x) if self.course.is_eager else np.zeros(len(option))
-        a, b = self.block.game.cells()
-        slots = (a * (self.block.game.most_out + 1) + b)[self.options.ladder.order[option]]
+        law, x = fair(own.scores[option], own.ends[option], gaps, lowest, r, game.shift)
+        least = kelly_stakes(own.law[option], x) if self.course.is_eager else np.zeros(len(option))
+        a, b = game.cells()
+        slots = (a * (game.most_out + 1) + b)[own.ladder.order[option]]
         each_pair = np.arange(len(option))[:, None]
         ends = self.block.steps(_STEPS)
         parts = [slice(*part) for part in pairwise([*np.flatnonzero(np.diff(option, prepend=-1)), len(option)])]
-        tallies = [self.block.tally(self.claim, *self._option(int(option[part.start])), ends) for part in parts]
+        subset_and_v = (divmod(int(option[part.start]), len(own.sizes)) for part in parts)
+        tallies = [self.block.tally(self.claim, subset, own.sizes[v], ends) for subset, v in subset_and_v]
         gained = np.zeros(len(option))
         for step, first in enumerate([self.block.first, *ends[:-1]]):
             rate = (self.claim.needed + _BEYOND - start - gained) / self.course.left(first)
             stake = np.where(rate > 0, np.maximum(stakes(law, x, rate), least), 0.0)
-            along = np.log1p(stake[:, None] * x)
-            logs = np.zeros((len(option), self.block.game.slots))
-            logs[each_pair, slots] = along
+            logs = np.zeros((len(option), game.slots))
+            logs[each_pair, slots] = np.log1p(stake[:, None] * x)
             for part, tally in zip(parts, tallies, strict=True):
                 gained[part] = tally.add(step, logs[part])
             yield gained.copy()
-
-    def _option(self, option: int) -> tuple[int, int]:
-        """The index of S, and v."""
-        subset, size = divmod(option, len(self.options.sizes))
-        return subset, self.options.sizes[size]
 
 
 def _root(growth: Callable[[Ints, Floats], Floats], at_zero: Floats, ends: Floats) -> Floats:
@@ -466,7 +438,7 @@ def _root(growth: Callable[[Ints, Floats], Floats], at_zero: Floats, ends: Float
 
 @cache
 def subsets(labels: int, size: int) -> Ints:
-    """(sets, labels) every set of so many labels, the first labels before all others."""
+    """(sets, labels) every set of `size` labels, the first labels before all others."""
     sets = list(combinations(range(labels), size))
     marks = np.zeros((len(sets), labels), np.int64)
     for row, members in enumerate(sets):
@@ -476,7 +448,7 @@ def subsets(labels: int, size: int) -> Ints:
 
 @cache
 def near_sets(windows: tuple[tuple[int, int, int], ...]) -> tuple[Floats, tuple[int, ...]]:
-    """(labels, sets) every set of so many labels of each window, and how many these are.
+    """(labels, sets) every set of a size from each window, and how many sets each has.
 
     A window is its first label, how many labels it has, and how many a set has.
     """
@@ -531,13 +503,10 @@ def near_labels(v: int, most: int, *sizes: int) -> int:
 
 
 def count_sets(rows: Ints, hits: Ints, sets: Floats, shape: tuple[int, int]) -> Floats:
-    """(rows, hits, sets) how many draws of each row hit so many labels of each set.
+    """(rows, hits, sets) how many draws of each row hit 0, 1, 2, ... labels of each set.
 
-    Args:
-        rows: (draws,) the row of each draw.
-        hits: (draws,) the labels that each draw hits, one bit each.
-        sets: (labels, sets) the members of each set, 1 or 0.
-        shape: How many rows there are, and how many numbers of hits.
+    `rows` is the row of each draw, `hits` the labels that it hits as bits, `sets` (labels, sets) 1 for each member, and
+    `shape` the number of rows and of numbers of hits.
     """
     labels, columns = sets.shape
     kinds, count = np.unique(rows << labels | hits, return_counts=True)
@@ -556,11 +525,8 @@ def hit_bits(draw: Ints, place: Ints, labels: int, draws: int) -> Ints:
 class Tally:
     """The least that a pair with one S and any V gains in a block, step by step.
 
-    T is the v labels of V that come last in the order of the earlier draws, so none of the first |V| - v.
-
-    Args:
-        hits_in: (steps, a) how many draws hit a labels of S.
-        losses: The most that any T has lost; None without T.
+    T is the v labels of V that come last in the order of the earlier draws. `hits_in`, (steps, a), counts the draws
+    that hit a labels of S; `losses` is the most that any T has lost, None without T.
     """
 
     def __init__(self, hits_in: Ints, losses: "Losses | None" = None) -> None:
@@ -575,25 +541,19 @@ class Tally:
 
 
 class Losses:
-    """The most that any T has lost, step by step.
+    """The most that any T of v labels has lost, step by step.
 
-    Args:
-        row: (draws,) the step of each draw and its hits on S, as step * depth + a.
-        hits: (draws,) B, the hits of each draw on the labels that T can hold, at most v.
-        draw: (hits,) the draw of each of these hits.
-        place: (hits,) its label, by its place in the order of the earlier draws.
-        labels: How many labels T can hold.
-        v: The number of labels in T.
-        shape: The number of steps, and how many a and B there are.
+    `row` is the step of each draw and its hits on S, step * depth + a; `hits` is B, its hits on the labels that T can
+    hold, at most v. `draw` and `place` belong to each such hit, by the order of the earlier draws; T can hold
+    `labels`. `shape` is the number of steps, of a and of B.
     """
 
     def __init__(
         self, row: Ints, hits: Ints, draw: Ints, place: Ints, labels: int, v: int, shape: tuple[int, int, int]
     ) -> None:
-        self.v = v
-        steps, depth, span = shape
-        self.is_counted = 1 < self.v <= _MOST_COUNTED and span > 2  # where T is hit once at most, weights are exact
-        self.near = min(near_labels(self.v, _MOST_SETS, self.v, self.v - 1), labels) if self.is_counted else 0
+        self.v, (steps, depth, span) = v, shape
+        self.is_counted = 1 < v <= _MOST_COUNTED and span > 2  # where T is hit once at most, weights are exact
+        self.near = min(near_labels(v, _MOST_SETS, v, v - 1), labels) if self.is_counted else 0
         columns = max(self.near, int(place.max(initial=-1)) + 1)
         slot = row * span + hits
         table = np.bincount(slot[draw] * columns + place, minlength=steps * depth * span * columns)
@@ -602,11 +562,10 @@ class Losses:
         self.table = table[:, self.used].astype(np.float64)
         if self.is_counted:
             bits = hit_bits(draw, place, self.near, len(row))
-            sets, widths = near_sets(((0, self.near, self.v), (0, self.near, self.v - 1)))
-            counts = count_sets(row, bits, sets, (steps * depth, span)).reshape(steps, depth * span, -1)
-            self.whole, self.fewer = counts[:, :, : widths[0]], counts[:, :, widths[0] :]
-        zero = np.zeros((1, 1))
-        self._weights = self._whole = self._fewer = self._first = self._last = zero
+            sets, widths = near_sets(((0, self.near, v), (0, self.near, v - 1)))
+            self.counts = count_sets(row, bits, sets, (steps * depth, span)).reshape(steps, depth * span, -1)
+            self.whole = widths[0]
+        self._weights = self._sums = self._first = self._last = np.zeros((1, 1))
 
     def add(self, step: int, lost: Floats) -> Floats:
         """(pairs,) the most that any T has lost from the first step to this one; lost: (pairs, a, b) psi in it."""
@@ -616,20 +575,18 @@ class Losses:
 
     def _counted(self, step: int, lost: Floats) -> Floats:
         """(pairs,) the most that any T has lost: exactly among the near labels, else by one label less."""
-        flat = lost.reshape(len(lost), -1)
-        self._whole = self._whole + flat @ self.whole[step]
-        most: Floats = self._whole.max(axis=1)
+        self._sums = self._sums + lost.reshape(len(lost), -1) @ self.counts[step]
+        most: Floats = self._sums[:, : self.whole].max(axis=1)
         if self.table.shape[2] == self.near:
             return most
-        self._fewer = self._fewer + flat @ self.fewer[step]
         alone = np.broadcast_to(lost[:, :, 1:2], lost.shape)
         self._first = self._first + self._by_label(step, alone)[:, : self.near]
         self._last = self._last + self._by_label(step, np.diff(lost, axis=2, prepend=0.0))[:, self.near :]
         outside = -np.sort(-self._last, axis=1)[:, : self.v]
         instead = np.sort(self._first, axis=1)[:, : outside.shape[1] - 1]
         more = np.cumsum(outside[:, 1:] - instead, axis=1).max(axis=1, initial=0.0)
-        beside: Floats = self._fewer.max(axis=1) + outside[:, 0] + more
-        return np.maximum(most, beside)
+        other: Floats = self._sums[:, self.whole :].max(axis=1) + outside[:, 0] + more
+        return np.maximum(most, other)
 
     def _by_label(self, step: int, each: Floats) -> Floats:
         """(pairs, labels) the sum of `each`, (pairs, a, B), over the draws of a step that hit the label."""
