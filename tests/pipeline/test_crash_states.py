@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from PIL import Image
 from tests.crash import crash_states, names_and_sizes, put, state_of
 from tests.pipeline.cheap_commands import MODEL
 
@@ -30,13 +31,31 @@ def run_adaptive(out):
     run_vote(out, "adaptive", max_draws=60, radii=(0.2,))
 
 
+def run_changed(out):
+    """Votes on images of which the second has changed since those that are there were cast."""
+    images = out.parents[1] / "images"
+    if not images.exists():
+        images.mkdir()
+        for name in ("a.png", "b.png"):
+            Image.new("L", (16, 16), 9).save(images / name)
+    elif not (images / ".changed").exists():
+        Image.new("L", (16, 16), 255).save(images / "b.png")
+        (images / ".changed").touch()
+    config = VoteConfig(draws=3, shard_images=1, noise_seed=0, pilot_draws=2, device="cpu")
+    model = ModelConfig(MODEL, output="logits", labels=images.with_name("labels.txt"))
+    images.with_name("labels.txt").write_text("\n".join("0123456789"))
+    data = DataConfig("folder", root=images, size=16, labelled=False)
+    vote(config, data, model, noise="gaussian:0.5", out=out, force=True)
+
+
 def run_train(out):
     config = TrainConfig(model="cnn:2", images=16, val_images=16, batch=8, epochs=2)
     train(config, DataConfig("digits", size=16), out=out)
 
 
 RUNS = {"vote": (run_vote, 12), "adaptive": (run_adaptive, 8), "extend": (lambda out: run_vote(out, 5), 12)}
-RUNS["train"] = (run_train, 5)
+RUNS |= {"changed": (run_changed, 12), "train": (run_train, 5)}
+EARLIER = {"extend": run_vote, "changed": run_changed}  # what is in the folder before
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["some", "all"])
@@ -49,8 +68,8 @@ def test_every_crash_state(monkeypatch, name, whole):
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         home, before = Path(folder).resolve(), Path(folder).resolve() / "before"
         before.mkdir()
-        if name == "extend":
-            run_vote(before / "out")
+        if name in EARLIER:
+            EARLIER[name](before / "out")
         states = crash_states(monkeypatch, before, lambda: run(before / "out"), None if whole else most)
         after = state_of(before)
         for number, state in enumerate(states):

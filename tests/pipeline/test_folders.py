@@ -308,7 +308,7 @@ def test_foreign_files_beside(typed, tmp_path, name):
     """A folder that holds something else is not written to without --force."""
     (tmp_path / "photo.jpg").write_text("mine")
     code, _, err = command(*typed[name], "--out", tmp_path)
-    assert (code, "holds photo.jpg, which is not of this command; --force writes beside it" in err) == (2, True), err
+    assert (code, "holds photo.jpg, which is not of this command; --force writes next to it" in err) == (2, True), err
     assert list(tmp_path.iterdir()) == [tmp_path / "photo.jpg"]
 
 

@@ -91,7 +91,7 @@ def test_foreign_figures(alone):
     (alone / "figures" / "holiday.png").write_text("mine")
     code, _, err = reported(alone)
     assert (code, err.count("\n")) == (2, 1)
-    assert "figures holds holiday.png, which is not of this command; --force writes beside it" in err
+    assert "figures holds holiday.png, which is not of this command; --force writes next to it" in err
     assert sorted(path.name for path in (alone / "figures").iterdir()) == ["holiday.png"]
     (alone / "figures" / "methods.png").write_text("mine")
     code, _, err = reported(alone, "--force")

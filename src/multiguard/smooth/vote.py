@@ -28,6 +28,7 @@ from multiguard.smooth.settings import score_threshold
 from multiguard.smooth.smoother import Smoother
 from multiguard.votes import Votes, read_votes
 from multiguard.votes.folder import SOURCE_FILE, check_votes_folder, discard_votes, read_source
+from multiguard.votes.shards import MANIFEST_NAME
 
 if TYPE_CHECKING:
     from multiguard.smooth.cluster import Team
@@ -212,8 +213,8 @@ class NamedRun(VoteRun):
 
     def _check_files(self, out: Path, files: str, discard: Callable[[Path], None] | None) -> None:
         """Refuse, or discard, finished votes on image files that have other pixels by now."""
-        if read_source(out).get("files", files) == files:
-            return
+        if read_source(out).get("files", files) == files or not (out / MANIFEST_NAME).exists():
+            return  # shards without a manifest count for nothing
         votes = read_votes(out, partial=True)
         known = {*votes.ids, *(failure.image_id for failure in votes.failures)}
         if known != {*self.images.ids} or votes_match_images(votes, self.images):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.io.files import is_regular, mentions, read_regular, remove_partial_files
+from multiguard.io.files import is_regular, mentions, read_regular, remove_partial_files, sync
 from multiguard.io.records import decode_json
 from multiguard.io.writer import check_foreign
 from multiguard.votes.shards import MANIFEST, MANIFEST_NAME, SHARD, Manifest, is_shard_file, load_manifest, shard_name
@@ -16,11 +16,7 @@ SOURCE_KEYS = {"data", "model", "command", "files"}  # files: the hash of their 
 
 
 def read_source(folder: Path) -> dict[str, Any]:
-    """Which images and which model a votes folder names; empty where it names none, or the file is damaged.
-
-    >>> read_source(folder)  # a votes folder that was made in Python
-    {}
-    """
+    """Which images and which model a votes folder names; empty where it names none, or the file is damaged."""
     try:
         return decode_json(read_regular(folder / SOURCE_FILE), dict[str, Any])
     except (OSError, ValueError):
@@ -30,12 +26,15 @@ def read_source(folder: Path) -> dict[str, Any]:
 def discard_votes(folder: Path) -> None:
     """Remove the files that voting writes; the manifest goes first, so that no later run resumes the shards."""
     _check_votes(folder)
-    for path in (folder / MANIFEST_NAME, folder / SOURCE_FILE, *own_shards(folder)):
+    shards = own_shards(folder)
+    (folder / MANIFEST_NAME).unlink(missing_ok=True)
+    sync(folder)  # before a power cut can lose the source alone, which tells that images have changed
+    for path in (folder / SOURCE_FILE, *shards):
         path.unlink(missing_ok=True)
 
 
 def check_votes_folder(folder: Path, *, force: bool) -> None:
-    """Raises `InvalidInputError` if a folder without votes holds something else; `force` writes beside it.
+    """Raises `InvalidInputError` if a folder without votes holds something else; `force` allows it.
 
     A manifest or a source that is not of votes is never replaced.
     """
@@ -46,7 +45,7 @@ def check_votes_folder(folder: Path, *, force: bool) -> None:
 
 
 def own_shards(folder: Path) -> list[Path]:
-    """The files that are shards of any run: as their content says, or as the manifest beside them says."""
+    """The files that are shards of any run: as their content says, or as their manifest says."""
     try:
         listed = {shard_name(index) for index in range(load_manifest(folder).shard_count)}
     except VotesError:
@@ -81,7 +80,7 @@ def _check_votes(folder: Path) -> None:
 
 
 def _is_own_manifest(path: Path) -> bool:
-    """Whether it is a manifest of votes, of any run, damaged or not: its content says so, or shards lie beside it."""
+    """Whether it is a manifest of votes, of any run, damaged or not: its content says so, or shards lie next to it."""
     return mentions(path, MANIFEST["format"]) or (is_regular(path) and any(map(_is_shard, path.parent.iterdir())))
 
 

@@ -88,7 +88,7 @@ class VotesWriter:
         return [index for index in range(self.manifest.shard_count) if index not in self._shards]
 
     def write(self, index: int, rows: Sequence[VoteRow], failures: Sequence[ImageFailure] = ()) -> None:
-        """Write one shard atomically: the votes of its images, in order, and those of its images that failed."""
+        """Write one shard atomically: the votes of its images, in order, and its images that failed."""
         if self._rows is None:
             self._shards[index] = write_shard(self._folder, self.manifest, index, rows, failures)
         else:
@@ -105,7 +105,7 @@ class VotesWriter:
         self._finish_if_complete()
 
     def votes(self) -> Votes:
-        """Return the votes, once all shards are there; those of a folder pass every check of `read_votes`."""
+        """Return the votes, once all shards are there; from a folder they pass every check of `read_votes`."""
         if self._rows is None:
             return read_votes(self._folder)
         rows = [row for index in sorted(self._rows) for row in self._rows[index]]
@@ -220,5 +220,5 @@ def _remedy(stored: Manifest, names: Sequence[str]) -> str:
     """What to do about a folder with another run."""
     draws = stored.provenance.draws
     if names == ["draws"]:
-        return f"It has {draws} draws, and certify --draws takes the first so many of them; --force throws them away."
+        return f"It has {draws} draws, and certify --draws takes the first of them; --force throws them away."
     return "Vote with --force to throw them away, or choose another folder."

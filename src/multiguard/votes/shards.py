@@ -229,7 +229,7 @@ def read_shard(folder: Path, run: Manifest, index: int) -> tuple[Shard, pa.Table
     except (VotesError, pa.ArrowException, OSError, ValueError) as error:
         raise _damaged(path, error) from error
     if metadata.run != run.run_hash:
-        raise VotesError(f"{path} comes from another run than the manifest beside it; restore the right one.")
+        raise VotesError(f"{path} comes from another run than its manifest; restore the right one.")
     voted = [str(image_id) for image_id in heads["image_id"].to_pylist()]
     same = metadata.index == index and known in (None, Shard(sha256, metadata.failures))
     if not (same and run.consists_of(index, voted, metadata.failures)):

@@ -32,7 +32,7 @@ from multiguard.votes.shards import (
 )
 from multiguard.votes.types import DrawVotes, Ranked, VoteRow, as_hits, as_ranked
 
-# Whose votes are read together: more gain nothing, and the votes of so many with 100,000 draws take 16 MB.
+# Images whose votes are read together: more gain nothing, and 100,000 draws of these take 16 MB.
 _IMAGES_AT_A_TIME = 16
 
 

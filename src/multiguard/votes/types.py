@@ -169,7 +169,7 @@ def check_head(labels: tuple[int, ...], draws: int, run: Provenance) -> None:
 
 def _check_votes(votes: DrawVotes, draws: int, run: Provenance) -> None:
     if isinstance(votes, LabelSets) != (run.rule == "threshold"):
-        raise InvalidInputError(f"votes of another rule, expected those of the {run.rule} rule.")
+        raise InvalidInputError(f"votes of another rule, expected the {run.rule} rule.")
     array, (width, dtype) = packed_array(votes), _layout(run)
     if array.shape != (draws, width) or array.dtype != dtype:
         expected = f"expected {dtype} of shape {(draws, width)}"
