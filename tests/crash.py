@@ -160,7 +160,7 @@ def put(home: Path, state: State) -> Path:
 
 
 def crash_states(monkeypatch, home: Path, work: Callable[[], object], most: int | None) -> list[State]:
-    """The states in which a crash may leave the folder during the work, or a seeded selection of so many."""
+    """The states in which a crash may leave the folder during the work, or a seeded selection of `most`."""
     with monkeypatch.context() as patch:
         recorder = Recorder(patch, home)
         work()

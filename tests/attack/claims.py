@@ -1,4 +1,4 @@
-"""Perturbations beside claims of how far labels stay: which claims they break."""
+"""Perturbations next to claims of how far labels stay: which claims they break."""
 
 import numpy as np
 
@@ -12,8 +12,8 @@ def radii_of(claimed):
     return sorted(float(radius) for goal in claimed.values() for radius in goal["joint"] if 0 < radius < np.inf)
 
 
-def beside(results, claims, rule, noise, config, names):
-    """What the perturbations leave, beside what is claimed of each image."""
+def attacked_claims(results, claims, rule, noise, config, names):
+    """What the perturbations leave, next to what is claimed of each image."""
     images = [_image(*each, rule, noise, config) for each in zip(results, claims, strict=True)]
     return Attacks(
         config=CertifyConfig(alpha=ALPHA, draws=DRAWS).with_rule(rule),

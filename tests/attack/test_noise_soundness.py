@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from tests.attack.claims import ALPHA, DRAWS, beside, radii_of
+from tests.attack.claims import ALPHA, DRAWS, attacked_claims, radii_of
 from tests.attack.mosaics import NAMES, SIDE, ColourCounts, mosaics
 
 from multiguard.attack import AttackConfig, Victim, attack_images
@@ -63,7 +63,7 @@ def attacked(noise, rule, factor, config=PLAN):
     for (name, image, labels), own in zip(images, claims, strict=True):
         ends, most = radii_of(own) or [1.0], SIDE if noise.enumerated else np.inf
         victims.append(Victim(name, image, labels, tuple(sorted({min(each, most) for each in (ends[0], ends[-1])}))))
-    return beside(attack_images(smoother, victims, rule, config), claims, rule, noise, config, NAMES)
+    return attacked_claims(attack_images(smoother, victims, rule, config), claims, rule, noise, config, NAMES)
 
 
 def test_hidden_pixels():

@@ -49,7 +49,7 @@ def test_seed(smoother):
 
 
 def test_fresh_draws(smoother):
-    """The counts are those of the evaluation stream at the perturbed image, which anyone can draw again."""
+    """The counts are of the evaluation stream at the perturbed image, which anyone can draw again."""
     for result in attack_images(smoother, victims(2, 0.4), RULE, AttackConfig(**SHORT, seed=3)):
         for each in result.perturbations:
             again = smoother.votes(each.image, 20, noise_seed=3, image_id=result.victim.id, stream="judge")

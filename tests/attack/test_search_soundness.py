@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.attack.claims import ALPHA, beside, radii_of
+from tests.attack.claims import ALPHA, attacked_claims, radii_of
 from tests.attack.templates import SIGMA, digits_classifier, held_out_images
 
 from multiguard.attack import AttackConfig, Victim, attack_images
@@ -43,7 +43,7 @@ def attacked(smoother, images, radii, config):
     """The certificates and what attacks made of them."""
     claims = [{"in": {"joint": own}} for own in radii]
     found = attack_images(smoother, victims(images, claims), RULE, config)
-    return beside(found, claims, RULE, NOISE, config, NAMES)
+    return attacked_claims(found, claims, RULE, NOISE, config, NAMES)
 
 
 def test_sound_certificates(smoother, images, radii):
@@ -53,7 +53,7 @@ def test_sound_certificates(smoother, images, radii):
     assert len(found.images) == IMAGES
     assert certified > IMAGES, "there is something to break"
     assert found.broken("joint") == ()
-    assert found.undecidable("joint") == (), "so many draws can find each of them broken"
+    assert found.undecidable("joint") == (), "these draws can find each of them broken"
 
 
 def test_enlarged_radii(smoother, images, radii):
@@ -75,8 +75,8 @@ def test_threshold_rule(smoother, images):
     plan = PLAN.replace(draws=200)
     claims = [{"in": {"joint": own.true}, "out": {"joint": own.false[::-1]}} for own in proved]
     results = list(attack_images(sets, [Victim(name, image, own, (0.2, 1.5)) for name, image, own in some], rule, plan))
-    found = beside(results, claims, rule, NOISE, plan, NAMES)
+    found = attacked_claims(results, claims, rule, NOISE, plan, NAMES)
     assert {each.goal for each in found.images[0].outcomes} == {"in", "out"}
     assert found.broken("joint") == ()
     false = [{goal: {"joint": 20 * own["joint"]} for goal, own in each.items()} for each in claims]
-    assert beside(results, false, rule, NOISE, plan, NAMES).broken("joint"), "and it could be"
+    assert attacked_claims(results, false, rule, NOISE, plan, NAMES).broken("joint"), "and it could be"

@@ -46,7 +46,7 @@ def test_no_overlap_on_canvas():
 
 
 def test_labels_of_canvas():
-    """The labels are those of the digits on the canvas."""
+    """The labels are the digits on the canvas."""
     dataset = DigitsDataset("val", images=50)
     for index, sample in enumerate(dataset):
         assert sample.labels == tuple(sorted(p.label for p in dataset.layout(index))) == dataset.labels[index]

@@ -32,7 +32,7 @@ class Hang(BaseException):
 
 
 def fuzz(check: Callable[[Any], object], cases: st.SearchStrategy[Any], examples: int) -> None:
-    """Run the check on so many cases, the same ones each time."""
+    """Run the check on this number of cases, the same ones each time."""
 
     @settings(
         max_examples=examples, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)

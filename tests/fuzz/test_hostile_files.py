@@ -244,7 +244,7 @@ def test_linked_run_folder(tmp_path):
 
 
 def test_links_beside_results(tmp_path):
-    """Links beside votes and certificates lead no writer away."""
+    """Links next to votes and certificates lead no writer away."""
     (tmp_path / "elsewhere").mkdir()
     random_votes(tmp_path / "run" / "votes", images=4, draws=50)
     (tmp_path / "run" / "certificates").symlink_to(tmp_path / "elsewhere")

@@ -76,7 +76,7 @@ def test_endless_shard(tmp_path):
 
 
 def test_growing_file(tmp_path):
-    """A file that holds more than it says, as those of the kernel do, and one that is too long, are refused."""
+    """A file that holds more than it says, as the kernel's do, and one that is too long, are refused."""
     with pytest.raises(OSError, match="grows while it is read"):
         read_regular(type(tmp_path)("/proc/self/status"))
     with (tmp_path / "large").open("wb") as file:

@@ -79,7 +79,7 @@ def make_file(_, path):
 
 @pytest.mark.parametrize("make", [os.symlink, os.link, make_file])
 def test_foreign_lock_file(tmp_path, make):
-    """A link, or a file of somebody else, in place of the lock file is refused, and nothing is written to it."""
+    """A link, or a file of others, in place of the lock file is refused, and nothing is written to it."""
     folder, outside = tmp_path / "folder", tmp_path / "outside"
     folder.mkdir()
     outside.write_text("")

@@ -103,7 +103,7 @@ def test_ambiguous_text(content, message):
 
 
 def test_foreign_text():
-    """A file of somebody else's is read without checks of its values; whole characters may be escaped."""
+    """A file of others is read without checks of its values; whole characters may be escaped."""
     assert decode_json(rb'{"a": [1, NaN], "b": "\ud83d\ude00"}', dict[str, Any])["b"] == "\N{GRINNING FACE}"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from multiguard.errors import InvalidInputError
-from multiguard.io.writer import staged, written_files
+from multiguard.io.writer import staged
 
 
 def write(home, text, *, followers=("a", "b"), force=False, names=()):
@@ -45,7 +45,6 @@ def test_replacement(tmp_path):
     assert files(tmp_path) == first
     assert write(tmp_path, "two", followers=("b", "c"), force=True)
     assert texts(tmp_path) == {"head": "two", "more/b": "two b", "more/c": "two c"}
-    assert {path.relative_to(tmp_path).as_posix() for path in written_files(tmp_path / "head")} == {*texts(tmp_path)}
 
 
 def test_no_request(tmp_path):
@@ -122,7 +121,7 @@ def test_missing_file(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["head", "more/a"])
 def test_edited_file(tmp_path, name):
-    """A file that somebody edited is theirs: it stays, and so does everything else."""
+    """An edited file is not ours: it stays, and so does everything else."""
     write(tmp_path, "one")
     (tmp_path / name).write_text("edited")
     before = files(tmp_path)
@@ -132,7 +131,7 @@ def test_edited_file(tmp_path, name):
 
 
 def test_foreign_folder(tmp_path):
-    """A folder that holds files of somebody else is written to only by force, and they stay."""
+    """A folder that holds files of others is written to only by force, and they stay."""
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "photo").write_text("mine")
     with pytest.raises(InvalidInputError, match="more holds photo, which is not of this command; --force writes"):

@@ -29,7 +29,7 @@ def test_uniform_noise():
 
 
 def test_hidden_pixels():
-    """An ablation keeps so many pixels of each image, in all channels or none, anywhere, and hides the others."""
+    """An ablation keeps this number of pixels of each image, in all channels or none, anywhere, and no others."""
     images = torch.rand(2000, 3, 4, 5)
     noisy = add_noise(images, PixelAblation(6, 20), seeded())
     hidden = noisy == HIDDEN

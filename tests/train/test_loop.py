@@ -78,7 +78,7 @@ def test_finished_run(tmp_path, pixels, val_pixels):
 
 
 def test_model_folder(val_pixels, uninterrupted):
-    """The folder records everything, and its weights are those of the best epoch."""
+    """The folder records everything, and has the weights of the best epoch."""
     folder, card = uninterrupted.folder, read_card(uninterrupted.folder)
     assert (str(card.noise), card.image_size, card.label_names) == ("gaussian:0.25", (16, 16), val_pixels.label_names)
     assert card.training["recipe"]["loss"] == "asl"
@@ -125,7 +125,7 @@ def test_no_labels(tmp_path, pixels, val_pixels):
 
 
 def test_edited_code(tmp_path, pixels, val_pixels, monkeypatch):
-    """A process whose files of multiguard are not those of the main one is refused before anything is trained."""
+    """A process with other files of multiguard than the main one is refused before anything is trained."""
     monkeypatch.setattr(loop, "gather_object", lambda mine: ["of other files", *mine])
     with pytest.raises(InvalidInputError, match="this process runs other code of multiguard than the main one"):
         fit(pixels, val_pixels, SMALL, tmp_path)

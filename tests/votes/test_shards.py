@@ -101,7 +101,7 @@ def truncated(folder):
 
 def one_byte(folder):
     content = bytearray(shard_path(folder, 0).read_bytes())
-    content[content.index(row(RUN, 1).votes.tobytes())] ^= 1  # so few bytes are not compressed
+    content[content.index(row(RUN, 1).votes.tobytes())] ^= 1  # a few bytes are not compressed
     shard_path(folder, 0).write_bytes(content)
 
 
@@ -186,7 +186,7 @@ def test_forged_row(tmp_path, kind, column, change, message):
 
 
 def test_forged_empty_row_group(tmp_path):
-    """The votes of an image are not taken for those of the next, where an empty row group shifts them."""
+    """The votes of an image are not taken for the next one's, where an empty row group shifts them."""
     write(tmp_path, RUN)
     path = shard_path(tmp_path, 0)
     table = pq.read_table(path)

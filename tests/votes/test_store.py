@@ -148,7 +148,7 @@ def test_exchange_after_opening(tmp_path):
 
 @pytest.mark.parametrize("kind", ["pilot", "threshold", "adaptive"])
 def test_votes_in_memory(tmp_path, kind):
-    """Votes in memory are like those of a folder, failures and subsets included."""
+    """Votes in memory are like votes in a folder, failures and subsets included."""
     run = provenance(**KINDS[kind])
     rows, failure = [row(run, position) for position in (0, 2, 3, 4)], ImageFailure(run.image_ids[1], "unreadable")
     writer = VotesWriter(tmp_path, run, shard_images=5)

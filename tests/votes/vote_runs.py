@@ -77,7 +77,7 @@ KINDS = {
 
 
 def edit_manifest(folder, change) -> None:
-    """Edit a manifest as somebody could who also knows how to compute every checksum, those in the shards too."""
+    """Edit a manifest as a forger could who also knows how to compute every checksum, in the shards too."""
     path = folder / "manifest.json"
     stored = json.loads(path.read_text())
     change(stored)

@@ -1,4 +1,4 @@
-"""Attacks on multi-label classifiers: what some perturbation does, beside what is proved that none can do."""
+"""Attacks on multi-label classifiers: what some perturbation does, next to what is proved that none can do."""
 
 from typing import TYPE_CHECKING
 

@@ -38,7 +38,7 @@ _SCORE_THRESHOLD = 0.5  # from which a model that is to be smoothed returns a la
 class AdversarialBatch:
     """Perturbed inputs, none further from its input than the radius allows, and what the classifier makes of them.
 
-    Scores are those of the model or, where it is smoothed, the fraction of fresh draws that hit each label.
+    Scores are the model's or, if it is smoothed, the fraction of fresh draws that hit each label.
     """
 
     inputs: Floats  # (N, ...), the perturbed inputs; uint8 images are in [0, 1] here
@@ -74,15 +74,11 @@ def pgd(
             with probability at least t (`Threshold`); by default those with probability 1/2 or more.
         radius: How large a perturbation may be: its norm in the unit of the inputs, how many pixels, or the side of
             the patch.
-        how: Further keywords, all of them optional:
-            sigma: The Gaussian noise of the smoothed classifier; without it and `noise` the model is attacked as it is.
-            noise: Any other noise of the smoothed classifier, instead of sigma.
-            attacker: What a perturbation may be: "l2-norm", "linf-norm", "l1-norm", "pixels" (any m pixels) or "patch"
-            (a square of side m, anywhere), the last two with any content in [0, 1]; by default what the noise certifies
-            against, and "l2-norm" without noise.
-            config: How hard to search: steps, starts, copies, draws, box and seed.
-            progress: Called with the fraction of the search that is done; an exception from it ends the attack.
-            labels, output, image_size, device: As in `Smoother`, for the model.
+        how: Further keywords: `sigma` or `noise` of the smoothed classifier; without both the model is attacked as it
+            is. `attacker`, "l2-norm", "linf-norm", "l1-norm", "pixels" (any m pixels) or "patch" (a square of side m,
+            anywhere), the last two with any content in [0, 1]; default: what the noise certifies against, or "l2-norm".
+            `config`, how hard to search. `progress`, called with the fraction of the search that is done; an exception
+            from it ends the attack. `labels`, `output`, `image_size` and `device` as in `Smoother`.
 
     >>> import numpy as np
     >>> from multiguard import TopK
@@ -102,7 +98,7 @@ def random_search(
 ) -> AdversarialBatch:
     """As `pgd`, by scores alone: it tries perturbations and keeps what brings the goal nearer, for any model.
 
-    The arguments are those of `pgd`; of the config, tries, copies, draws, box and seed count.
+    Arguments as in `pgd`; of the config, tries, copies, draws, box and seed count.
 
     >>> import numpy as np
     >>> from multiguard import TopK
@@ -219,7 +215,7 @@ def _make_target(
     noise: Noise | None,
     options: dict[str, Any],
 ) -> Target:
-    """The smoothed classifier, or the model as it is; the first input counts labels that nobody has named."""
+    """The smoothed classifier, or the model as it is; the first input counts labels without names."""
     named = sigma is not None or noise is not None
     if isinstance(model, Smoother):
         if named or options:

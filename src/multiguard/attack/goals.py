@@ -83,7 +83,7 @@ class Objective:
             return _first(ours[:, : self.rule.k] - rivals[:, : self.rule.k].flip(1), aim)
         last = fractions.shape[1] - 1
         ahead = aim.sum(dim=1, keepdim=True) - torch.arange(1, last + 2, device=fractions.device)  # m
-        rank = self.rule.k - ahead - 1  # of the rival, from 0; below 0 there is no room for so many labels
+        rank = self.rule.k - ahead - 1  # of the rival, from 0; below 0 there is no room for more labels
         margins = rivals.gather(1, rank.clamp(0, last)) - ours.gather(1, ahead.clamp(0, last))
         return _first(torch.where(rank < 0, _ABSENT, margins.clamp(min=-_ABSENT)), aim)
 

@@ -1,4 +1,4 @@
-"""Attacks on certified images: what they reach, beside what is proved."""
+"""Attacks on certified images: what they reach, next to what is proved."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -59,7 +59,7 @@ class Candidates:
         return Candidates(self.images[list(indices)], self.values[list(indices)])
 
     def put(self, indices: Sequence[int], others: "Candidates") -> "Candidates":
-        """These, with those of some of the images replaced."""
+        """These, replaced for some of the images."""
         rows = torch.tensor(list(indices), device=self.images.device)
         values = self.values.index_copy(0, rows, others.values)
         return Candidates(self.images.index_copy(0, rows, others.images), values)

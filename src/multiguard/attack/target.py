@@ -39,7 +39,7 @@ class Target:
         self._rank, self._limit = returned.k, None if returned.t is None else score_limit(classifier, returned.t)
 
     def copies(self, wanted: int) -> int:
-        """How many noisy copies per image `noisy` makes where so many are wanted."""
+        """How many noisy copies per image `noisy` makes for this wanted number."""
         return 1
 
     def noisy(self, images: Tensor, keys: Sequence[bytes], first_draw: int, copies: int) -> Tensor:

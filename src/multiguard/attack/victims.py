@@ -78,7 +78,7 @@ def attack_images(
     """Per image and radius, the perturbation within that radius that leaves the fewest labels an attack could find.
 
     The noise decides what the attacker may do: a perturbation of that l2-norm or l1-norm, or any content in [0, 1] in
-    so many pixels, or in one square patch of that side.
+    that number of pixels, or in one square patch of that side.
     Draws of the search choose the perturbations, and draws that had no part in it evaluate them: `Perturbation.counts`
     are independent draws of the smoothed classifier at an image that was fixed before. Neither are the draws that
     certify. The search is a function of the seed and the images; on a CPU it is reproducible.

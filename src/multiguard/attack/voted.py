@@ -46,9 +46,8 @@ def voted_classifier(folder: Path, certified: Results, model: ModelConfig | None
     if classifier.num_labels is None:
         classifier.name_labels(names)
     found = (classifier.state_hash(), classifier.code_hash, classifier.weights_hash, classifier.output)
-    if found != tuple(run[name] for name in ("classifier_hash", "code_hash", "weights_hash", "output")):
-        raise other
-    if classifier.label_names != names:
+    voted = tuple(run[name] for name in ("classifier_hash", "code_hash", "weights_hash", "output"))
+    if found != voted or classifier.label_names != names:
         raise other
     return classifier
 

@@ -79,7 +79,7 @@ def open_folder(
     separator: str | None = None,
     label_names: Sequence[str] | None = None,
 ) -> FileDataset:
-    """The images that the CSV lists with their labels; the arguments are those of `open_dataset`."""
+    """The images that the CSV lists with their labels; arguments as in `open_dataset`."""
     if separator == "":
         raise DataError("folder: the separator is empty; give the text between two labels, such as ;")
     listing = read_table(root, table, default=_TABLE, columns=[])
@@ -89,7 +89,7 @@ def open_folder(
     columns = [name for name in listing.columns if name not in (column, "labels", "split")]
     one_field = "labels" in listing.columns
     if not one_field and not columns:
-        raise DataError(f"{listing.path}: no column 'labels' and no 0/1 column per label beside '{column}'")
+        raise DataError(f"{listing.path}: no column 'labels' and no 0/1 column per label next to '{column}'")
     if separator is None:
         separator = _separator(listing, label_names) if one_field else _SEPARATORS[0]
     given = {row.source: _split_field(row, separator) if one_field else _marked(row, columns) for row in listing.rows}

@@ -75,7 +75,7 @@ class MemoryDataset:
             return as_input(self._read(index)[0])
 
     def some_inputs(self, most: int) -> list[NDArray[Any]]:
-        """At most so many inputs, spread evenly over all; those that cannot be used are left out."""
+        """At most this many inputs, spread evenly over all, without unusable ones."""
         found = []
         for index in np.unique(np.linspace(0, len(self) - 1, most).astype(int)):
             with suppress(ImageError):

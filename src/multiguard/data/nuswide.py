@@ -1,4 +1,4 @@
-"""NUS-WIDE in the CSV form of the released split: `filepath,label,split_name` beside Concepts81.txt."""
+"""NUS-WIDE in the CSV form of the released split: `filepath,label,split_name`, and Concepts81.txt."""
 
 import ast
 from pathlib import Path
@@ -15,7 +15,7 @@ _COLUMNS = ("filepath", "label", "split_name")
 def open_nuswide(root: Path, split: str = "val", *, size: int | None = None, table: Path | None = None) -> FileDataset:
     """The NUS-WIDE images of one split with their concepts, in the order of Concepts81.txt.
 
-    Images are where the CSV says, or in the folder `images`. The arguments are those of `open_dataset`.
+    Images are where the CSV says, or in the folder `images`. Arguments as in `open_dataset`.
     """
     path = root / "Concepts81.txt"
     concepts = read_lines(path)

@@ -187,7 +187,7 @@ def _expected(kind: Any) -> str:
 
 
 def _metas(kind: Any) -> list[Meta]:
-    """The annotations of a type, those of the type that it annotates among them."""
+    """The annotations of a type and of the type that it annotates."""
     if get_origin(kind) is not Annotated:
         return []
     inner, *metas = get_args(kind)

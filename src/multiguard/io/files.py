@@ -80,7 +80,7 @@ def partial_target(path: Path) -> str | None:
 
 
 def remove_partial_files(folder: Path, is_ours: Callable[[str], bool]) -> None:
-    """Remove partial files of killed processes, of the names that are the caller's; nobody may be writing them now."""
+    """Remove partial files of killed processes, of the caller's names; no process may be writing them now."""
     for path in list(folder.iterdir()) if folder.is_dir() else []:
         if (name := partial_target(path)) and is_ours(name):
             path.unlink(missing_ok=True)

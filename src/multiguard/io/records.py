@@ -22,14 +22,7 @@ def decode_json(content: bytes | str, record_type: type[T]) -> T:
     """Return the record that the JSON text holds; a text that two readers may take differently raises `ValueError`.
 
     Refused are bytes that are not UTF-8, duplicate keys, lone surrogates, too deep nesting, and all that `convert`
-    refuses; of a `dict[str, Any]`, the type for a file of somebody else's, the values are not checked.
-
-    Example:
-        >>> decode_json(b'{"width": 3}', dict[str, int])
-        {'width': 3}
-        >>> decode_json(b'{"width": 3, "width": 4}', dict[str, int])
-        Traceback (most recent call last):
-        ValueError: duplicate key 'width'
+    refuses; of a `dict[str, Any]`, the type for a file of others, the values are not checked.
     """
     text = content if isinstance(content, str) else content.decode("utf-8")
     try:
@@ -48,14 +41,6 @@ def convert(value: Any, record_type: type[T]) -> T:
 
     Refused are unknown and missing keys, values of another type (a boolean is not an integer), and, in fields of a
     record, numbers that are not finite or too large for a float. A field of type `Any` takes everything.
-
-    Example:
-        >>> from multiguard.io.ranks import Rank  # a dataclass
-        >>> convert({"number": 1, "count": 4}, Rank)
-        Rank(number=1, count=4)
-        >>> convert({"number": "1"}, Rank)
-        Traceback (most recent call last):
-        ValueError: number: expected `int`, got `str`
     """
     try:
         record = msgspec.convert(value, record_type)
@@ -70,7 +55,7 @@ def convert(value: Any, record_type: type[T]) -> T:
 def encode_json(value: Any) -> bytes:
     """Return a record or plain values as indented JSON; a number that is not finite raises `ValueError`.
 
-    So does a text that is not Unicode, such as the name of a file that is not UTF-8: nobody could read it back.
+    So does a text that is not Unicode, such as the name of a file that is not UTF-8, which could not be read back.
     """
     try:
         return msgspec.json.format(json.dumps(value, default=_as_plain, allow_nan=False).encode(), indent=1)
@@ -85,16 +70,7 @@ def checksum(value: Any) -> str:
 
 
 def encode_checked(value: Any, *, format: str, version: int) -> bytes:  # noqa: A002 (the key in the file)
-    """Return a record or a mapping as JSON that also holds its format, its version and the checksum of all the rest.
-
-    Example:
-        >>> content = encode_checked({"draws": 100}, format="example", version=1)
-        >>> decode_checked(content, format="example", version=1)
-        {'draws': 100}
-        >>> decode_checked(content.replace(b"100", b"900"), format="example", version=1)
-        Traceback (most recent call last):
-        ValueError: it was edited after it was written (its checksum does not match)
-    """
+    """Return a record or a mapping as JSON that also holds its format, its version and the checksum of all the rest."""
     stored = {"format": format, "version": version, **_as_mapping(value)}
     return encode_json({**stored, "sha256": checksum(stored)})
 
@@ -161,12 +137,6 @@ def _check(value: Any, record: Any, path: str) -> None:
 def parse_yaml(text: str, name: str) -> Any:
     r"""The plain values of a YAML text; anything else, or a repeated key, raises `InvalidInputError`.
 
-    >>> parse_yaml("lr: 1e-3", "mine.yaml")
-    {'lr': 0.001}
-    >>> parse_yaml("k: 3\nk: 4", "mine.yaml")
-    Traceback (most recent call last):
-    multiguard.errors.InvalidInputError: mine.yaml, line 2: the key 'k' stands twice
-
     Args:
         text: The YAML.
         name: What to call the text in a message.
@@ -185,7 +155,7 @@ def parse_yaml(text: str, name: str) -> Any:
 class _Loader(yaml.SafeLoader):
     """Plain YAML that refuses repeated keys and references, and reads 1e-3 as a number.
 
-    A few lines of references to references can stand for more values than any memory holds; nobody needs one here.
+    A few lines of references to references can stand for more values than any memory holds, and no file here needs one.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:

@@ -7,12 +7,12 @@ _EXACT = Context(prec=1100)  # holds every float with all its decimals
 
 
 def round_down(value: float, decimals: int) -> str:
-    """The largest number with so many decimals that is not above `value`, as text."""
+    """The largest number with this many decimals that is not above `value`, as text."""
     return _rounded(value, decimals, ROUND_FLOOR)
 
 
 def round_up(value: float, decimals: int) -> str:
-    """The smallest number with so many decimals that is not below `value`, as text."""
+    """The smallest number with this many decimals that is not below `value`, as text."""
     return _rounded(value, decimals, ROUND_CEILING)
 
 
@@ -71,12 +71,12 @@ def confidence(alpha: float) -> str:
 
 
 def down_to_digits(value: float, digits: int) -> str:
-    """The largest number with so many significant digits that is not above a positive `value`, as text."""
+    """The largest number with this many significant digits that is not above a positive `value`, as text."""
     return plain(float(Context(digits, ROUND_FLOOR).plus(_decimal(value))))
 
 
 def up_to_digits(value: float, digits: int) -> str:
-    """The smallest number with so many significant digits that is not below a positive `value`, as text."""
+    """The smallest number with this many significant digits that is not below a positive `value`, as text."""
     return plain(float(Context(digits, ROUND_CEILING).plus(_decimal(value))))
 
 

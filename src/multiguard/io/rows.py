@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -73,17 +73,9 @@ class Rows(Sequence[Row]):
     def __len__(self) -> int:
         return len(self.array)
 
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Row]: ...
-
-    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
-        if isinstance(index, slice):
-            return self.take(range(len(self))[index])
-        row: Row = self._read(range(len(self))[index])
-        return row
+    def __getitem__(self, index: Any) -> Any:
+        places = range(len(self))[index]
+        return self.take(places) if isinstance(places, range) else self._read(places)
 
     def __iter__(self) -> Iterator[Row]:
         if self._are_lists():

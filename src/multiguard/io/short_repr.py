@@ -24,18 +24,7 @@ class _Short(reprlib.Repr):
 
 
 def short_repr(instance: Any) -> str:
-    """The `__repr__` of a dataclass that may hold much: each field in a few words, arrays by their shape.
-
-    >>> import numpy as np
-    >>> from dataclasses import dataclass
-    >>> @dataclass
-    ... class Table:
-    ...     names: tuple[str, ...]
-    ...     values: NDArray[np.float64]
-    ...     __repr__ = short_repr
-    >>> Table(names=("a", "b", "c", "d", "e"), values=np.zeros((5, 9)))
-    Table(names=('a', 'b', 'c', 'd', ...), values=<float64 (5, 9)>)
-    """
+    """The `__repr__` of a dataclass that may hold much: each field in a few words, arrays by their shape."""
     short = _Short()
     parts = (f"{each.name}={_one_line(short.repr(getattr(instance, each.name)))}" for each in fields(instance))
     return f"{type(instance).__name__}({', '.join(parts)})"

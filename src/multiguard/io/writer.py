@@ -1,12 +1,12 @@
 """The one writer: the files of a result are replaced together, and only where multiguard itself wrote what is there.
 
 A result is a head, such as certificates.parquet, and followers made from it, such as tables and figures. A record
-beside the head, its marker, holds the checksum of the request that they answer and the sha256 of each file.
+next to the head, its marker, holds the checksum of the request that they answer and the sha256 of each file.
 
 - New files are made in a private folder, so that two writers share no file and a failure changes nothing.
 - The record is written before the first file is moved: after a kill at any moment every file is known to be ours.
-- Old followers go before the head is replaced, and new ones come after it: none lies beside a head of other content.
-- A file whose sha256 is not on record, or a link, is somebody else's, and is neither replaced nor removed.
+- Old followers go before the head is replaced, and new ones come after it: none lies next to a head of other content.
+- A file whose sha256 is not on record, or a link, belongs to others, and is neither replaced nor removed.
 """
 
 import os
@@ -42,7 +42,7 @@ class _Record(Struct, frozen=True, forbid_unknown_fields=True):
     request: str = ""  # the checksum of what was requested; empty if that is unknown
     finished: bool = False  # whether all files were there
     files: dict[str, str] = {}  # their sha256, by their path from the folder of the head
-    replaced: dict[str, str] = {}  # those of older files, while they are being replaced
+    replaced: dict[str, str] = {}  # the same of older files, while they are being replaced
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def staged(
 
     The folder of the head is locked for the block. A block that fails, or that stages no head, changes nothing. Without
     `force` the block is refused with `InvalidInputError` if the head answers another request, or if it is missing and a
-    folder holds files of somebody else. Those are never overwritten, with `force` or without.
+    folder holds files of others, which are never overwritten, with `force` or without.
 
     Args:
         head: The file that makes the result count; staged under its name.
@@ -67,19 +67,7 @@ def staged(
         kind: What the head holds, as in "certificates".
         names: The followers that are known beforehand, by their path from the folder of the head.
         folders: The folders of the result, in that of the head, that must hold nothing of others.
-        force: Whether to replace another result, and to write beside files of others.
-
-    Example:
-        >>> def write(text):
-        ...     with staged(out / "head.txt", {"text": text}, kind="a text") as stage:
-        ...         if stage is not None:
-        ...             _ = (stage / "head.txt").write_text(text)
-        ...     return stage is not None
-        >>> write("one"), write("one")
-        (True, False)
-        >>> write("two")
-        Traceback (most recent call last):
-        multiguard.errors.InvalidInputError: ... holds a text already, made with other settings; --force replaces ...
+        force: Whether to replace another result, and to write into a folder with files of others.
     """
     home = head.parent
     with folder_lock(home):
@@ -115,23 +103,13 @@ def holds_other(head: Path, request: Mapping[str, Any] | None) -> bool:
     return head.exists() and not _answers(_read(head), request)
 
 
-def written_files(head: Path) -> list[Path]:
-    """The files of the result, the head among them."""
-    return [head.parent / key for key in _read(head).files]
-
-
 def check_foreign(folders: Iterable[Path], is_ours: Callable[[Path], bool]) -> None:
-    """Raise `InvalidInputError` if a folder holds something of somebody else; hidden files do not count.
-
-    Args:
-        folders: The folders, there or not.
-        is_ours: Whether multiguard wrote a file.
-    """
+    """Raise `InvalidInputError` if a folder, if it is there, holds a visible file that is not ours."""
     for folder in folders:
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             if not path.name.startswith(".") and not is_ours(path):
                 raise InvalidInputError(
-                    f"{folder} holds {path.name}, which is not of this command; --force writes beside it, "
+                    f"{folder} holds {path.name}, which is not of this command; --force writes next to it, "
                     "or name another folder"
                 )
 
@@ -196,7 +174,7 @@ def _answers(record: _Record, request: Mapping[str, Any] | None) -> bool:
 
 
 def _clean(head: Path) -> None:
-    """Remove what killed writers left: nobody else is writing now."""
+    """Remove what killed writers left: no other run is writing now."""
     for path in list(head.parent.iterdir()):
         if _STAGE.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -208,7 +186,7 @@ def _record_path(head: Path) -> Path:
 
 
 def _read(head: Path) -> _Record:
-    """The record; a damaged one, or somebody else's, proves nothing."""
+    """The record; a damaged one, or one of others, proves nothing."""
     try:
         return decode_json(read_regular(_record_path(head)), _Record) if is_regular(_record_path(head)) else _Record()
     except (OSError, ValueError):

@@ -27,14 +27,6 @@ def add_noise(images: Tensor, noise: Noise | None, generator: torch.Generator) -
     """Put the noise on images (B, channels, height, width), without clamping; None returns the same tensor.
 
     A band ablation keeps a random one of its bands in each image.
-
-    >>> from multiguard.certify import BandAblation, Gaussian
-    >>> images = torch.full((2, 3, 64, 64), 0.5)
-    >>> noisy = add_noise(images, Gaussian(0.25), torch.Generator().manual_seed(0))
-    >>> round((noisy - images).std().item(), 2)
-    0.25
-    >>> (add_noise(images, BandAblation(16, 64), torch.Generator()) == HIDDEN).float().mean().item()
-    0.75
     """
     return images if noise is None else noise.sample(_Noise(images, generator))
 
@@ -57,7 +49,7 @@ class _Noise:
         return self._images.add(drawn.mul_(2).sub_(1), alpha=half_width)
 
     def pixels(self, keep: int, pixels: int) -> Tensor:
-        """All but so many pixels hidden."""
+        """All but this many pixels hidden."""
         keys = torch.rand(len(self._images), pixels, **self._how)
         return self._hide(keys > keys.kthvalue(keep, dim=1, keepdim=True).values, self._images.shape[2:])
 
@@ -85,24 +77,13 @@ def augment(
     A crop keeps a uniformly drawn fraction of the area. Black fills in after a shift; with crops, the edge is repeated.
     Brightness, contrast and saturation are scaled by 1 - colour to 1 + colour, one image in twenty becomes grey, and
     the result is clamped to [0, 1].
-
-    >>> images = torch.arange(3.0).expand(4, 3, 2, 3)
-    >>> flips = augment(images, torch.Generator().manual_seed(1), flip=True)
-    >>> flips[:, 0, 0].round().tolist()
-    [[2.0, 1.0, 0.0], [0.0, 1.0, 2.0], [0.0, 1.0, 2.0], [0.0, 1.0, 2.0]]
     """
     moved = _move(images, crop, shift, flip, generator)
     return moved if colour == 0 else _recolour(moved, colour, generator)
 
 
 def cutmix(images: Tensor, targets: Tensor, probability: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """With this probability, replace a box of an image by that of another one; the targets mix by their areas (CutMix).
-
-    >>> images, targets = torch.eye(2).view(2, 1, 1, 2).expand(2, 3, 8, 2), torch.eye(2)
-    >>> _, mixed = cutmix(images, targets, 1.0, torch.Generator().manual_seed(0))
-    >>> mixed.sum(1).tolist()
-    [1.0, 1.0]
-    """
+    """With this probability a box of an image is replaced by another one's; targets mix by their areas (CutMix)."""
     if probability == 0:
         return images, targets
     count, _, height, width = images.shape

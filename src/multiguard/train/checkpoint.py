@@ -143,7 +143,7 @@ def own_files(out: Path) -> list[Path]:
 
 
 def check_own_files(out: Path) -> None:
-    """Raise `InvalidInputError` if a file or a link of somebody else lies where training would write."""
+    """Raise `InvalidInputError` if a file or a link of others lies where training would write."""
     ours, state = own_files(out), (out / STATE_FILE).parent
     for path in (*([state] if state.is_symlink() else []), *(out / name for name in MODEL_FILES)):
         if os.path.lexists(path) and path not in ours:
@@ -153,7 +153,7 @@ def check_own_files(out: Path) -> None:
 
 
 def check_model_folder(folder: Path, *, force: bool) -> None:
-    """Raise `InvalidInputError` if a folder without a model holds something else; `force` writes beside it."""
+    """Raise `InvalidInputError` if a folder without a model holds something else; `force` allows it."""
     check_own_files(folder)
     if not (own_files(folder) or force):
         check_foreign([folder], lambda path: path.name == STATE_FILE.parent.name and path.is_dir())

@@ -16,7 +16,7 @@ BelowOne = Annotated[float, Meta(ge=0, lt=1)]
 _NOISE = "gaussian:0.5"
 _DEFAULTS = {"epochs": 45, "lr": 1e-3, "crop": 0.5, "shift": 0, "flip": True}
 _OWN_DEFAULTS = {"digits": {"epochs": 4, "lr": 2e-3, "crop": 1.0, "shift": 2, "flip": False}}
-# A model card has these, or the hashes of what they name, beside the config; the last two do not change the model.
+# A model card has these, or the hashes of what they name, on their own; the last two do not change the model.
 _BESIDE = {"sigma", "val_sigma", "model", "weights", "labels", "split", "val_split", "images", "val_images"}
 _BESIDE |= {"denoiser", "teacher", "half", "workers", "compile"}
 
@@ -126,7 +126,7 @@ class TrainConfig(Config, frozen=True):
         return _parse(self._noise)
 
     def record(self) -> dict[str, Any]:
-        """What decides the outcome of training besides the images and the network to start from."""
+        """What decides the outcome of training apart from the images and the network to start from."""
         return {name: value for name, value in to_tree(self).items() if name not in _BESIDE}
 
     @property

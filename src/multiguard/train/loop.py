@@ -74,7 +74,7 @@ def train(
 
     Args:
         config: How to train, and from what.
-        data: The dataset, and the size of its images; `split`, `images` and `seed` are those of the config.
+        data: The dataset, and the size of its images; the config has `split`, `images` and `seed`.
         out: The model folder: model.safetensors, model.json, log.jsonl, curve.png, state/.
         force: Whether to discard another run's model in the folder. The same run is resumed.
         progress: Called with (activity, images done, images in all), on the main process.

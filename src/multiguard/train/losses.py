@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from multiguard.train.config import LossName
 
-_SOFTMAX_WEIGHT = 0.5  # beside the asymmetric loss
+_SOFTMAX_WEIGHT = 0.5  # next to the asymmetric loss
 
 
 def asymmetric_loss(

@@ -75,9 +75,7 @@ def start_backbone(config: TrainConfig, data: DataConfig, training: IndexedDatas
     spec, given = parse_spec(start), _head_labels(config, data)
     if given not in (None, names):
         source = config.labels or start
-        raise InvalidInputError(
-            f"{source} was trained for other labels than those of {training.name}, or in another order"
-        )
+        raise InvalidInputError(f"{source} was trained for other labels than {training.name} has, or in another order")
     if spec.kind in ("hf", "onnx"):
         raise InvalidInputError(f"{start} is no network to train; train it in its own library, then vote with it")
     if spec.kind == "code" and config.dropout:

@@ -30,7 +30,6 @@ Record = dict[str, Any]
 Indices = NDArray[np.int64]
 _CHUNK = 100  # validation images per noise seed
 _FRACTION_OF_FREE_MEMORY = 0.5
-_COPIED_AT_ONCE = 4096  # images
 
 
 class Feed:
@@ -44,7 +43,7 @@ class Feed:
         self.targets = torch.from_numpy(np.array(pixels.targets)).to(device)
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
         keep = pixels.images.nbytes < _FRACTION_OF_FREE_MEMORY * free if resident is None else resident
-        self.images = self._copied() if keep else None
+        self.images = torch.from_numpy(pixels.images).to(device) if keep else None
 
     def __len__(self) -> int:
         return len(self.pixels)
@@ -68,15 +67,6 @@ class Feed:
     def _gather(self, index: Indices) -> Tensor:
         batch = torch.from_numpy(self.pixels.images[index])
         return batch.pin_memory() if self.device.type == "cuda" else batch
-
-    def _copied(self) -> Tensor:
-        """The images on the device, copied in parts: an array that is mapped is never read into memory at once."""
-        images = self.pixels.images
-        copied = torch.empty(images.shape, dtype=torch.uint8, device=self.device)
-        for start in range(0, len(images), _COPIED_AT_ONCE):
-            part = slice(start, start + _COPIED_AT_ONCE)
-            copied[part] = torch.from_numpy(np.array(images[part])).to(self.device)
-        return copied
 
 
 def epoch_indices(count: int, batch: int, *, seed: int, epoch: int, rank: int = 0, world: int = 1) -> list[Indices]:
@@ -229,7 +219,7 @@ class Trainer:
         return mean_average_precision(scores.cpu().numpy(), self.val_feed.pixels.targets)
 
     def tensors(self) -> dict[str, Mapping[str, Tensor]]:
-        """Everything that the next epoch depends on besides the hyperparameters and the data."""
+        """Everything that the next epoch depends on apart from the hyperparameters and the data."""
         moments = self.optimizer.state_dict()["state"]
         optimizer = {f"{number}/{key}": value for number, slots in moments.items() for key, value in slots.items()}
         return {"network": self.network.state_dict(), "average": self.averaged.state_dict(), "optimizer": optimizer}
@@ -350,13 +340,6 @@ def noisy_map(classifier: nn.Module, pixels: Pixels, noise: Noise | None, *, see
 
     The classifier maps images in [0, 1] to one score per label and runs on the device of its weights. The seed decides
     the noise; None for none.
-
-    >>> from multiguard.certify import Gaussian
-    >>> from multiguard.data import DigitsDataset, load_pixels
-    >>> pixels = load_pixels(DigitsDataset("val", images=20))
-    >>> brightness = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(3, 10, bias=False))
-    >>> 0 < noisy_map(brightness, pixels, Gaussian(0.5)) < 1
-    True
     """
     device = next((weights.device for weights in classifier.parameters()), torch.device("cpu"))
     scores = noisy_scores(classifier, Feed(pixels, device), noise, seed)
