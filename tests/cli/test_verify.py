@@ -14,8 +14,10 @@ import torch
 from tests.pipeline.tiny_run import command
 
 from multiguard.errors import ImageFailure
-from multiguard.evaluate import read_certificates, write_certificates
+from multiguard.evaluate import read_calibration, read_certificates, write_certificates
 from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
+from multiguard.io.config import to_tree
+from multiguard.io.records import encode_checked
 from multiguard.votes import read_votes
 from multiguard.votes.shards import load_manifest, write_shard
 
@@ -107,9 +109,18 @@ def test_calibration(home):
     assert "4 of 20 images: all that had no part in calibration.json" in out
     code, _, err = command(*calibrate, "--seed", 1, "--out", "other.json")
     assert code == 0, err
-    code, out, err = command("verify", "certificates", "--calibration", "other.json")
-    assert (code, err) == (1, ""), out
-    assert "FAILED  other.json" in out
+    assert verified("--calibration", "other.json")[1][0].startswith("FAILED  other.json has Threshold(")
+
+
+@pytest.mark.parametrize("change", [{"least_hits": 1}, {"used": ("image",)}, {"achieved": 1.0}, {"offers": ()}])
+def test_forged_calibration(home, change):
+    """A calibration with other hits, images or numbers than the votes give is found, and so is one beside a page."""
+    code, _, err = command("calibrate", "votes", "--recall", 0.5, "--radius", 0.01)
+    assert code == 0, err
+    assert command("verify", "certificates")[0] == 0
+    forged = to_tree(read_calibration("calibration.json").replace(**change))
+    Path("calibration.json").write_bytes(encode_checked(forged, format="multiguard-calibration", version=3))
+    assert verified() == (1, ["FAILED  calibration.json: not what these votes calibrate"])
 
 
 def test_larger_radius(home):

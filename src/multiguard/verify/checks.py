@@ -16,7 +16,7 @@ from multiguard.evaluate import (
     read_calibration,
     read_certificates,
 )
-from multiguard.evaluate.calibration import calibration_beside
+from multiguard.evaluate.calibration import CALIBRATION_NAME, calibration_beside
 from multiguard.evaluate.certificate_files import curves_text
 from multiguard.evaluate.results import plain_provenance
 from multiguard.io.names import shorten_names
@@ -64,12 +64,16 @@ def verify(
         yield Check(True, f"{folder}: certificates.parquet is intact, sha256 {certified.certificates_hash}")
         stored = yield from _votes(votes or folder.parent / "votes", certified)
         if stored is not None:
+            beside = folder.parent / CALIBRATION_NAME
+            record = calibration or (beside if main and calibration_beside(folder, certified) is not None else None)
+            if record is not None:
+                yield _calibrated(record, stored)
             yield from _proved(certified, stored, calibration, progress)
             yield csv_files(folder, certified)
             yield from _origin(config, folder, certified, stored, model if main else None, progress)
     if page is not None and len(read) == len(folders):
-        (name, first), *beside = read.items()
-        yield from page_files(page, first, dict(beside), calibration_beside(folders[name], first))
+        (name, first), *others = read.items()
+        yield from page_files(page, first, dict(others), calibration_beside(folders[name], first))
     yield Check(None, "that the config and the sample of images were chosen before the votes were seen")
 
 
@@ -131,17 +135,27 @@ def _choice(record: Path | None, certified: Results, votes: Votes) -> Check:
         left_out = says.get("left_out") if isinstance(says, dict) else None
         return Check(len(votes) - len(stored) == left_out, text)
     calibration = read_calibration(record)
-    rule = calibration.rule
     try:
         others = calibration.others(votes)
-        if calibration.votes == (votes.manifest_hash,) and calibrate(calibration.config, [votes]) != calibration:
-            return Check(False, f"{record} is not what these votes calibrate")
     except InvalidInputError as error:
         return Check(False, f"{record}: {error}")
     same = list(others.ids) == list(stored.ids) and others.failures == stored.failures
-    if not same or rule != stored.config.rule:
-        return Check(False, f"{record} has {rule} for {len(others)} images, but not what is certified")
-    return Check(True, f"{part}: all that had no part in {record}, whose rule is {rule}")
+    if not same or calibration.rule != stored.config.rule:
+        return Check(False, f"{record} has {calibration.rule} for {len(others)} images, but not what is certified")
+    return Check(True, f"{part}: all that had no part in {record}, whose rule is {calibration.rule}")
+
+
+def _calibrated(record: Path, votes: Votes) -> Check:
+    """Calibrate again, if these votes did; the page and the rule come from there."""
+    stored = read_calibration(record)
+    if stored.votes != (votes.manifest_hash,):
+        return Check(None, f"{record}: that it is what its votes, others than these, calibrate")
+    try:
+        same = calibrate(stored.config, [votes]) == stored
+    except InvalidInputError:
+        same = False
+    words = "the votes calibrate this, computed again" if same else "not what these votes calibrate"
+    return Check(same, f"{record}: {words}")
 
 
 def _claims(certified: Results, votes: Votes, progress: Progress | None) -> Iterator[Check]:
