@@ -22,16 +22,18 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 
 from benchmarks.results import blocks
 from benchmarks.results.drawing import svg_figure
 from benchmarks.results.markdown_tables import markdown
+from multiguard.certify import Threshold
 from multiguard.certify.arguments import Bools, Floats, Ints
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CalibrateConfig, Calibration, calibrate, read_calibration
 from multiguard.evaluate.calibration import Counts, Part
 from multiguard.evaluate.risk import Risk
-from multiguard.io.rounding import percent_value, plain, round_up
+from multiguard.io.rounding import percent_value, plain, plain_percent, round_up
 from multiguard.report import canvas
 from multiguard.votes import Votes, read_votes
 from multiguard.votes.folder import read_source
@@ -141,7 +143,7 @@ def calibrate_or_say(votes: Votes, config: CalibrateConfig, out: Path | None = N
     try:
         return calibrate(config, [votes], out=out)
     except InvalidInputError as error:
-        print(f"recall {config.recall:g}, R = {plain(config.radius)}: {error}")
+        print(f"recall {config.recall:g}, R = {plain(config.radius)}, m = {config.draws}: {str(error).split(';')[0]}")
         return None
 
 
@@ -160,7 +162,9 @@ def attack(options: argparse.Namespace) -> None:
     for folder in (options.votes, options.test):
         data = _open(folder, options.root)
         ids = set(read_votes(folder).ids)
-        classifier = load(options.model, labels=made.label_names)
+        classifier = load(options.model)
+        if classifier.label_names != made.label_names:
+            raise InvalidInputError(f"{options.model} has other labels than the calibration")
         network = classifier.module().eval().to(device)
         kept = [index for index, name in enumerate(data.ids) if name in ids]
         for start in range(0, len(kept), _BATCH):
@@ -172,15 +176,17 @@ def attack(options: argparse.Namespace) -> None:
                 images |= {sample.id: sample for sample in samples}
     chosen = [row.image_id for row in votes if row.labels][: options.images]
     config = AttackConfig(steps=options.steps, starts=1, draws=made.draws, seed=1)
-    smoother = Smoother(options.model, noise=votes.provenance.noise, labels=made.label_names, k_max=made.k_prime,
+    smoother = Smoother(options.model, noise=votes.provenance.noise, k_max=made.k_prime,
                         clamp=votes.provenance.clamp, device=device)  # fmt: skip
+    limit = _plain_limit(clean, read_votes(options.votes), made)
+    border = Threshold(float(np.clip(scipy.special.expit(limit) if network.output == "logits" else limit, 1e-6, 0.999)))
     bare, hits = [], []
     for start in range(0, len(chosen), _BATCH):
         samples = [images[name] for name in chosen[start : start + _BATCH]]
         labels = np.array([[label in each.labels for label in range(made.num_labels)] for each in samples])
         given = _pixels(samples)
         how: dict[str, Any] = {"radius": made.config.radius, "config": config}
-        plain_attack = pgd(options.model, given, Hide(labels), labels=made.label_names, device=device, **how)
+        plain_attack = pgd(options.model, given, Hide(labels), border, device=device, **how)
         bare.append(plain_attack.scores_after)
         noisy = pgd(smoother, given, Hide(labels), made.rule, **how)
         hits.append(np.rint(noisy.scores_after * made.draws).astype(np.int64))
@@ -216,6 +222,8 @@ def _pixels(samples: Sequence[Any]) -> Any:
 def table(votes: Path, test: Path, attacked: Path | None, page: Path | None) -> None:
     """Print what is promised and what the test images show; fill the page and draw its figure, if it is named."""
     opened, shown = read_votes(votes), _shown(read_votes(test))
+    if shown.votes.provenance.draws < opened.provenance.draws:
+        raise InvalidInputError("the test images have fewer draws than those that calibrate; vote on them again")
     overlap = {*opened.image_hashes} & {*shown.votes.image_hashes} - {None}
     if overlap or {*opened.ids} & {*shown.votes.ids}:
         raise InvalidInputError("the test images are among those that calibrate; name votes of others")
@@ -248,7 +256,7 @@ def _made(votes: Votes, draws: int, confidence: float | None, recall: float, rad
 
 
 def _promise(recall: float, confidence: float | None) -> str:
-    return f"{percent_value(recall)} %, {'on average' if confidence is None else f'{100 * confidence:g} % confidence'}"
+    return f"{plain_percent(recall)} %, {'on average' if confidence is None else f'{100 * confidence:g} % confidence'}"
 
 
 def _row(
@@ -285,11 +293,7 @@ def _attacked_rows(found: Attacked, opened: Votes, shown: Shown) -> Iterator[lis
     made, rows = found.file, {row.image_id: number for number, row in enumerate(shown.votes)}
     own = [rows[name] for name in found.hits]
     true, part = shown.true[own], shown.part(made, shown.votes.provenance.noise).counts
-    limit = score_limit(
-        np.stack([found.scores[row.image_id] for row in opened if row.labels]),
-        np.array([[label in row.labels for label in range(made.num_labels)] for row in opened if row.labels]),
-        1 - made.config.recall,
-    )
+    limit = _plain_limit(found.scores, opened, made)
     clean = np.stack([found.scores[name] for name in found.bare]) >= limit
     pairs = {
         "calibrated, smoothed": (
@@ -299,9 +303,16 @@ def _attacked_rows(found: Attacked, opened: Votes, shown: Shown) -> Iterator[lis
         "plain conformal, bare network": (clean, np.stack([*found.bare.values()]) >= limit),
     }
     for name, (before, after) in pairs.items():
-        promise = f"{percent_value(made.config.recall)} % at R = {plain(found.radius if 'smoothed' in name else 0.0)}"
+        promise = f"{plain_percent(made.config.recall)} % at R = {plain(found.radius if 'smoothed' in name else 0.0)}"
         recalls = [percent_value(float(np.mean((sets & true).sum(1) / true.sum(1)))) for sets in (before, after)]
         yield [name, promise, round_up(float(before.sum(1).mean()), 2), *recalls]
+
+
+def _plain_limit(scores: dict[str, Floats], votes: Votes, made: Calibration) -> float:
+    """The score threshold of plain conformal risk control, from the images that calibrate."""
+    rows = [row for row in votes if row.labels]
+    true = np.array([[label in row.labels for label in range(made.num_labels)] for row in rows])
+    return score_limit(np.stack([scores[row.image_id] for row in rows]), true, 1 - made.config.recall)
 
 
 def score_limit(scores: Floats, true: Bools, loss: float) -> float:
@@ -332,7 +343,7 @@ def _figure(made: dict[tuple[int, float | None, float, float], Calibration], sho
             few = [(key[3], _row(*key, one, shown)) for key, one in made.items()
                    if key[:3] == (FEW_DRAWS, None, recall)]  # fmt: skip
             x, y = [radius for radius, _ in few], [float(row[column]) for _, row in few]
-            canvas.draw_line(each, x, y, stroke, f"{percent_value(recall)} % recall", markevery=1)
+            canvas.draw_line(each, x, y, stroke, f"{plain_percent(recall)} % recall", markevery=1)
         canvas.style_axes(each, name, x="R (ℓ₂-norm of the perturbation)", y="labels")
     canvas.add_legend(figure, axes[0], height=_HEIGHT, ncols=len(RECALLS))
     return figure
