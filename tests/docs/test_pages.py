@@ -8,6 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 IMAGE = re.compile(r"!\[[^\]]*\]\(([^)#]+)\)")
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)#:]+)(?:#[^)]*)?\)")
 MOST_BYTES = 300_000
 PLACEHOLDER = re.compile(r"\b[A-Z]+_(?:TABLE|SECTION|YAML)\b")
 
@@ -25,3 +26,10 @@ def test_images(page):
     """Every image of a page exists and is small."""
     images = [page.parent / name for name in IMAGE.findall(page.read_text(encoding="utf-8"))]
     assert [path.name for path in images if not path.is_file() or path.stat().st_size > MOST_BYTES] == []
+
+
+@each_page
+def test_links(page):
+    """Every file that a page links exists; `make docs` checks the anchors."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert [name for name in LINK.findall(text) if not (page.parent / name).exists()] == []

@@ -63,7 +63,8 @@ def names(tmp_path, monkeypatch):
 def test_blocks(page, names, monkeypatch):
     """The blocks of a page run in their order."""
     if page == "own-model.md":  # three labels
-        names |= {"X": names["X"][:, :3], "Y": np.eye(3, dtype=np.int64)[[0, 1, 2, 0, 1, 2, 0, 1]]}
+        targets = np.eye(3, dtype=np.int64)[[0, 1, 2, 0, 1, 2, 0, 1]]
+        names |= {"X": 4.0 * targets, "Y": targets}
     if page == "deployment.md":
         monkeypatch.setattr("multiguard.load", small)
     monkeypatch.setattr("multiguard.certify.rules._OWN", {})
