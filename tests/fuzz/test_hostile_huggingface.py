@@ -2,11 +2,9 @@
 
 import json
 import os
-import sys
 
 import pytest
 import torch
-from tests.models.small_models import Trap
 from torch import nn
 
 from multiguard.errors import ModelError
@@ -15,24 +13,6 @@ from multiguard.models import load
 from multiguard.models.huggingface import MODEL_TYPES, size_limit
 
 transformers = pytest.importorskip("transformers")
-_opened: list[str] = []
-_watching = False
-
-
-@sys.addaudithook
-def _watch(event, arguments):
-    if _watching and event == "open":
-        _opened.append(str(arguments[0]))
-
-
-@pytest.fixture
-def opened():
-    """The names of all files that are opened from here on."""
-    global _watching
-    _opened.clear()
-    _watching = True
-    yield _opened
-    _watching = False
 
 
 @pytest.fixture(scope="module")
@@ -57,62 +37,7 @@ def edited(folder, home, **entries):
     return copy
 
 
-def wrapper(home, **entries):
-    """A Hugging Face folder of a network of timm, with tensors that fit nothing."""
-    folder = home / "model"
-    folder.mkdir()
-    names = {"label_names": ["cat", "dog"], "num_classes": 2, "problem_type": "multi_label_classification"}
-    config = {"model_type": "timm_wrapper", "architecture": "resnet10t", **names, **entries}
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "preprocessor_config.json").write_text('{"image_mean": [0.5], "image_std": [0.5]}')
-    return folder
-
-
-def test_checkpoint_of_timm(tmp_path, opened):
-    """A pickle that the config names as a checkpoint is neither unpickled nor opened."""
-    trap, sprung = tmp_path / "checkpoint.pth", tmp_path / "sprung"
-    torch.save({"state_dict": Trap(sprung)}, trap)
-    folder = wrapper(tmp_path, model_args={"checkpoint_path": str(trap)})
-    opened.clear()
-    with pytest.raises(ModelError, match="model_args"):
-        load(f"hf:{folder}")
-    assert not sprung.exists()
-    assert str(trap) not in opened
-    torch.load(trap, weights_only=False)
-    assert sprung.exists(), "the trap itself must work"
-    assert str(trap) in opened, "the watch itself must work"
-
-
-@pytest.mark.parametrize(
-    "name", ["hf-hub:timm/resnet18", "local-dir:{home}", "../resnet18", "resnet18@x", "no_such_network", None, 3]
-)
-def test_architecture_of_timm(tmp_path, name):
-    """Only networks of timm by their plain name are built."""
-    given = name.format(home=tmp_path) if isinstance(name, str) else name
-    with pytest.raises(ModelError, match="not one of timm's own"):
-        load(f"hf:{wrapper(tmp_path, architecture=given)}")
-
-
-def test_wrapped_network_of_timm(tmp_path):
-    """An honest folder of a timm network loads, with its labels."""
-    folder = wrapper(tmp_path)
-    config = transformers.TimmWrapperConfig.from_dict(json.loads((folder / "config.json").read_text()))
-    model = transformers.TimmWrapperForImageClassification(config).eval()
-    model.save_pretrained(folder)
-    classifier = load(f"hf:{folder}").eval()
-    images = torch.rand(2, 3, 32, 32)
-    assert classifier.label_names == ("cat", "dog")
-    assert torch.allclose(classifier(images), model((images - 0.5) / 0.5).logits, atol=1e-5)
-    (folder / "preprocessor_config.json").unlink()
-    stored = json.loads((folder / "config.json").read_text())
-    own = {"mean": [0.1] * 3, "std": [0.2] * 3, "input_size": [3, 64, 64]}
-    (folder / "config.json").write_text(json.dumps({**stored, "pretrained_cfg": own}))
-    classifier = load(f"hf:{folder}").eval()
-    assert classifier.image_size == (64, 64)
-    assert torch.allclose(classifier(images), model((images - 0.1) / 0.2).logits, atol=1e-4)
-
-
-@pytest.mark.parametrize("kind", ["own", "perceiver", "shieldgemma2", "bert", None, ["vit"]])
+@pytest.mark.parametrize("kind", ["own", "timm_wrapper", "perceiver", "shieldgemma2", "bert", None, ["vit"]])
 def test_model_type(vit, tmp_path, kind):
     """Only known image classifiers are built."""
     with pytest.raises(ModelError, match="model_type"):

@@ -139,3 +139,18 @@ def test_unknown_architecture(name, weights, message):
     """An unknown architecture raises an error with what is known; nothing is downloaded for a built-in one."""
     with pytest.raises(ModelError, match=message):
         build_backbone(name, 3, weights)
+
+
+def test_no_network(monkeypatch):
+    """Where the host of pretrained weights has no address, it is not asked again and again."""
+    pytest.importorskip("timm")
+    asked = []
+
+    def unknown(*arguments, **_):
+        asked.append(arguments[0])
+        raise OSError("unknown host")
+
+    monkeypatch.setattr("socket.getaddrinfo", unknown)
+    with pytest.raises(ModelError, match="give a weights file instead"):
+        build_backbone("timm:resnet10t", 3, "pretrained")
+    assert len(asked) == 1

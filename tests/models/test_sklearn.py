@@ -161,11 +161,12 @@ class Own:
 """
 
 
-def own_estimator(monkeypatch, factor, name):
+def own_estimator(monkeypatch, tmp_path, factor, name):
     """A pipeline with a function, or an object, of the user's own module."""
     module = ModuleType("own_scale")
     exec(SCALE.format(factor=factor), vars(module))
-    module.__file__ = "/own/own_scale.py"
+    module.__file__ = str(tmp_path / "own_scale.py")
+    (tmp_path / "own_scale.py").write_text(SCALE.format(factor=factor))
     monkeypatch.setitem(sys.modules, "own_scale", module)
     part = getattr(module, name)
     step = FunctionTransformer(part) if name != "Own" else FunctionTransformer(kw_args={"own": part()}, func=None)
@@ -173,9 +174,9 @@ def own_estimator(monkeypatch, factor, name):
 
 
 @pytest.mark.parametrize("name", ["scale", "Own"])
-def test_hash_of_own_code(monkeypatch, name):
-    """A function or class of the user's own is hashed by its code: a new one of the same name is another estimator."""
-    one, same, other = (estimator_hash(own_estimator(monkeypatch, factor, name)) for factor in (2, 2, 3))
+def test_hash_of_own_code(monkeypatch, tmp_path, name):
+    """A function or class of the user's own is hashed with its file: another file is another estimator."""
+    one, same, other = (estimator_hash(own_estimator(monkeypatch, tmp_path, factor, name)) for factor in (2, 2, 3))
     assert one == same != other
     assert None not in (one, other)
 

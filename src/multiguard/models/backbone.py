@@ -1,9 +1,14 @@
 """Networks by the name of their architecture: the built-in ones, or any of timm's, with or without weights."""
 
 import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
 from torch import nn
@@ -146,7 +151,8 @@ def _timm_backbone(
     if designed is not None and designed.fixed_input_size and size not in (None, designed.input_size[-1]):
         made["img_size"] = size  # built for one size, and this is another
     try:
-        network: nn.Module = timm.create_model(name, **made)
+        with _offline_without_network() if weights == PRETRAINED else nullcontext():
+            network: nn.Module = timm.create_model(name, **made)
     except (OSError, RuntimeError, AssertionError) as error:
         raise ModelError(f"timm cannot build '{name}' ({error}); give a weights file instead") from error
     config: Any = network.pretrained_cfg
@@ -157,6 +163,21 @@ def _timm_backbone(
     filled = config["num_classes"] == classes if weights == PRETRAINED else digest is not None and not fresh
     mean, std = tuple(config["mean"]), tuple(config["std"])
     return Backbone(architecture, network, mean, std, image_size, fresh, own_head=filled, weights_hash=digest)
+
+
+@contextmanager
+def _offline_without_network() -> Iterator[None]:
+    """Where the host of weights has no address, only those that are stored count: it is not asked five times."""
+    constants = import_library("huggingface_hub.constants", "timm")
+    before = constants.HF_HUB_OFFLINE
+    try:
+        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, None)
+    except OSError:
+        constants.HF_HUB_OFFLINE = before or not getproxies()  # a proxy may know the address
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
 
 
 def _fill(network: nn.Module, file: str | None, heads: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:

@@ -229,7 +229,7 @@ def _import_file(path: Path) -> ModuleType:
     """The module in a file; the files beside it can be imported by it, as if it were run."""
     path = path.resolve()
     loaded = sys.modules.get(path.stem)
-    if loaded is not None and _file(loaded) == path:
+    if loaded is not None and source_file(loaded) == path:
         return loaded
     if loaded is not None or not path.is_file():
         reason = "is the name of a module that is loaded already; rename the file" if loaded else "is no such file"
@@ -257,7 +257,7 @@ def code_hash(home: ModuleType, maker: object, classifier: Classifier) -> str:
 
     Installed libraries are covered by their recorded versions. Other imports of these files are not covered.
     """
-    home_file = _file(home)
+    home_file = source_file(home)
     if home_file is None:
         raise ModelError(f"{home.__name__} has no file to identify its code by; move the function into a .py file.")
     modules = list(_trainable(classifier, "").modules()) if is_module(classifier.network) else []
@@ -279,10 +279,11 @@ def _defining_modules(part: object) -> set[str]:
 def _user_file(name: str, home: ModuleType) -> Path | None:
     """The file of a module in the named module's package or outside of all libraries; None for a library's."""
     same = name.partition(".")[0] == home.__name__.partition(".")[0]
-    return _file(sys.modules.get(name)) if same or not is_library(name) else None
+    return source_file(sys.modules.get(name)) if same or not is_library(name) else None
 
 
-def _file(module: ModuleType | None) -> Path | None:
+def source_file(module: ModuleType | None) -> Path | None:
+    """The file of a module; None where it has none, as in a notebook."""
     name = getattr(module, "__file__", None)
     return Path(name) if name is not None and Path(name).is_file() else None
 

@@ -1,7 +1,6 @@
 """`hf:FOLDER`: a Hugging Face image classifier saved in a local folder, whose files anyone may have written."""
 
 import math
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,14 +8,14 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.modules import module as torch_module
 
 from multiguard.errors import ModelError
 from multiguard.io.files import files_checksum, read_regular
 from multiguard.io.records import decode_json
 from multiguard.models.classifier import Classifier, ModelOptions
-from multiguard.models.image_processor import PREPROCESSOR, config_labels, config_processor, read_processor
+from multiguard.models.image_processor import PREPROCESSOR, config_labels, read_processor
 from multiguard.models.spec import HF_CONFIG, import_library, summary
 
 _INDEX = "model.safetensors.index.json"
@@ -30,7 +29,7 @@ MODEL_TYPES = frozenset(
         *("dinov2_with_registers", "donut-swin", "efficientnet", "focalnet", "hgnet_v2", "hiera", "ijepa", "levit"),
         *("metaclip_2", "mobilenet_v1", "mobilenet_v2", "mobilevit", "mobilevitv2", "poolformer", "pp_lcnet", "pvt"),
         *("pvt_v2", "regnet", "resnet", "segformer", "siglip", "swiftformer", "swin", "swinv2", "textnet"),
-        *("timm_wrapper", "vit", "vit_msn"),
+        *("vit", "vit_msn"),
     )
 )
 # Entries that would run foreign code, or load tensors that the hash does not cover.
@@ -54,16 +53,20 @@ def load_hf(folder: str, options: ModelOptions) -> Classifier:
     _refuse_other_files(path, spec)
     if (kind := config.get("problem_type")) != _MULTI_LABEL:
         raise ModelError(f"{spec}: its config.json has problem_type {kind!r}, not {_MULTI_LABEL!r}.")
+    content: dict[str, Any] = {"do_normalize": False, "do_resize": False}
     if (path / PREPROCESSOR).exists():
-        own, blue_first = read_processor(_read_json(path / PREPROCESSOR, spec), config, spec)
-    else:
-        own, blue_first = config_processor(config, spec, normalised=None not in (options.mean, options.std))
+        content = _read_json(path / PREPROCESSOR, spec)
+    elif None in (options.mean, options.std):
+        raise ModelError(
+            f"{spec} has no {PREPROCESSOR}, which says how its images are normalised; copy it from the model's source, "
+            "or give mean and std (--set mean=0.5 --set std=0.5) and the size (--size, image_size=)."
+        )
+    own = read_processor(content, config, spec)
     digest = hf_checksum(folder)
     model = _read_model(path, config, spec)
     labels = config_labels(model.config.id2label, model.config.label2id, spec)
     options.check_count(len(labels), spec)
-    network = _BlueFirst(model) if blue_first else model
-    return options.fill(labels=labels, output="logits", **own).make_classifier(network, spec, digest)
+    return options.fill(labels=labels, output="logits", **own).make_classifier(model, spec, digest)
 
 
 def hf_checksum(folder: str) -> str:
@@ -74,17 +77,6 @@ def hf_checksum(folder: str) -> str:
         return files_checksum([*(path / name for name in names), *sorted(path.glob("*.safetensors"))])
     except OSError as error:
         raise ModelError(f"hf:{folder}: {error.filename} cannot be read: {error.strerror}") from error
-
-
-class _BlueFirst(nn.Module):
-    """A network that takes its channels in the order blue, green, red."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, images: Tensor) -> Any:
-        return self.model(images.flip(1))
 
 
 def _read_model(path: Path, config: dict[str, Any], spec: str) -> Any:
@@ -154,8 +146,6 @@ def _check_config(config: dict[str, Any], spec: str) -> None:
     if not isinstance(kind, str) or kind not in MODEL_TYPES:
         own = "load it in your own function, module:function"
         raise ModelError(f"{spec}: its config.json has model_type {_short(kind)}, which is not supported; {own}.")
-    if kind == "timm_wrapper":
-        _check_timm(config, spec)
 
 
 @contextmanager
@@ -198,17 +188,6 @@ def _entries(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             pending += value.items()
         elif isinstance(value, list):
             pending += [(key, inner) for inner in value]
-
-
-def _check_timm(config: dict[str, Any], spec: str) -> None:
-    """A network of timm by its plain name: options could name files, and other names reach out of the folder."""
-    name = config.get("architecture")
-    plain = isinstance(name, str) and re.fullmatch(r"\w+(\.\w+)?", name, re.ASCII)
-    if not plain or not import_library("timm", "timm").is_model(name):
-        raise ModelError(f"{spec}: its config.json has architecture {_short(name)}, which is not one of timm's own.")
-    if config.get("model_args"):
-        what = _short(config["model_args"])
-        raise ModelError(f"{spec}: its config.json has model_args {what}, which may read other files; save without.")
 
 
 def _short(value: Any) -> str:

@@ -8,47 +8,39 @@ from multiguard.errors import ModelError
 PREPROCESSOR = "preprocessor_config.json"
 _CHANNELS = 3
 _MAX_SIDE = 1 << 14
-_UNIT = 1 / 255
 # Steps that happen here as well, or before the image is read; any other step is refused by its name.
-_STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb", "do_flip_channel_order")
+_STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb")
 _WITHOUT_EFFECT = ("do_reduce_labels", "do_sample_frames")
 _OTHER_STEPS = ("rescale_offset", "offset", "include_top")
 
 
-def read_processor(content: dict[str, Any], config: dict[str, Any], spec: str) -> tuple[dict[str, Any], bool]:
-    """Mean, std and image size (of pixels in [0, 1]; those that it has), and whether the network takes blue first.
+def read_processor(content: dict[str, Any], config: dict[str, Any], spec: str) -> dict[str, Any]:
+    """Mean, std and image size, of pixels in [0, 1]; those that it has.
 
     What preprocessor_config.json does besides scaling and normalising is refused by name.
 
     >>> read_processor({"size": 224, "image_mean": [0.5], "image_std": [0.5]}, {}, "hf:model")
-    ({'image_size': (224, 224), 'mean': (0.5,), 'std': (0.5,)}, False)
+    {'image_size': (224, 224), 'mean': (0.5,), 'std': (0.5,)}
     """
+    refused = {"do_rescale": False} if not content.get("do_rescale", True) else {}
     for name, value in content.items():
         other = name.startswith("do_") and name not in (*_STEPS, *_WITHOUT_EFFECT)
         if value and (other or name in _OTHER_STEPS):
-            raise ModelError(
-                f"{spec}: {PREPROCESSOR} has {name} = {str(value)[:40]!r}, a step that is not supported; do it in a "
-                "function of your own, module:function."
-            )
-    if not content.get("do_rescale", True):
+            refused[name] = value
+    scale = content.get("rescale_factor", 1 / 255)
+    if not _is_number(scale) or abs(scale - 1 / 255) > 1e-9:
+        refused["rescale_factor"] = scale
+    for name, value in refused.items():
         raise ModelError(
-            f"{spec}: {PREPROCESSOR} has do_rescale = False, so it does not say which pixels the network takes; load "
-            "the model in a function of your own, module:function, that scales pixels from [0, 1]."
+            f"{spec}: {PREPROCESSOR} has {name} = {str(value)[:40]!r}, which is not supported; do it in a function of "
+            "your own, module:function, that takes pixels in [0, 1]."
         )
-    scale = _scale(content.get("rescale_factor", _UNIT), spec)
-    mean: tuple[float, ...] = (0.0,)
-    std: tuple[float, ...] = (1.0,)
-    if content.get("do_normalize", True):
-        mean, std = _numbers(content, "image_mean", spec), _numbers(content, "image_std", spec)
-    if min(std) <= 0:
-        raise ModelError(f"{spec}: {PREPROCESSOR} has image_std = {list(std)}; expected numbers above 0.")
-    flipped = bool(content.get("do_flip_channel_order", False))
-    if flipped and len({*mean}) + len({*std}) > 2:
-        raise ModelError(f"{spec}: {PREPROCESSOR} has do_flip_channel_order and a normalisation per channel; only one.")
     found: dict[str, Any] = {"image_size": _image_size(content, config, spec)}
-    if (mean, std, scale) != ((0.0,), (1.0,), 1.0):
-        found |= {"mean": tuple(value / scale for value in mean), "std": tuple(value / scale for value in std)}
-    return found, flipped
+    if content.get("do_normalize", True):
+        found |= {"mean": _numbers(content, "image_mean", spec), "std": _numbers(content, "image_std", spec)}
+        if min(found["std"]) <= 0:
+            raise ModelError(f"{spec}: {PREPROCESSOR} has image_std = {[*found['std']]}; expected numbers above 0.")
+    return found
 
 
 def config_labels(names: dict[Any, Any], indices: dict[Any, Any] | None, spec: str) -> tuple[str, ...]:
@@ -68,35 +60,6 @@ def config_labels(names: dict[Any, Any], indices: dict[Any, Any] | None, spec: s
                 "the label names in the order of the scores (--labels, labels=[...]) to a function of your own."
             )
     return tuple(map(str, ordered))
-
-
-def config_processor(config: dict[str, Any], spec: str, *, normalised: bool) -> tuple[dict[str, Any], bool]:
-    """As `read_processor`, of a folder without that file, as its config.json says; that of a timm network does.
-
-    If the caller gives mean and standard deviation (`normalised`), only the image size is read.
-    """
-    if normalised:
-        return {"image_size": _image_size({"do_resize": False}, config, spec)}, False
-    own = config.get("pretrained_cfg") if config["model_type"] == "timm_wrapper" else None
-    if not isinstance(own, dict) or not {"mean", "std"} <= own.keys():
-        raise ModelError(
-            f"{spec} has no {PREPROCESSOR}, which says how its images are normalised; copy it from the model's source, "
-            "or give mean and std (--set mean=0.5 --set std=0.5) and the size (--size, image_size=)."
-        )
-    size = own.get("input_size")
-    content = {"image_mean": own["mean"], "image_std": own["std"]}
-    if isinstance(size, list) and len(size) == _CHANNELS:
-        content["size"] = {"height": size[1], "width": size[2]}
-    return read_processor(content, config, spec)
-
-
-def _scale(factor: Any, spec: str) -> float:
-    """What the network's pixels are divided by to lie in [0, 1]: 1 for the common factor of 1/255."""
-    if not _is_number(factor) or not 0 < factor <= 1:
-        raise ModelError(
-            f"{spec}: {PREPROCESSOR} has rescale_factor = {str(factor)[:40]!r}; expected 0 to 1, as 1/255."
-        )
-    return 1.0 if abs(factor - _UNIT) < 1e-9 else float(factor) / _UNIT
 
 
 def _numbers(content: dict[str, Any], name: str, spec: str) -> tuple[float, ...]:

@@ -1,9 +1,9 @@
 """scikit-learn estimators as base classifiers: one score per label from whatever shape they return it in."""
 
 import pickle
+import sys
 from contextlib import suppress
-from functools import cached_property
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ from joblib.hashing import NumpyHasher
 from numpy.typing import NDArray
 
 from multiguard.errors import InvalidInputError, ModelError
+from multiguard.io.files import file_checksum
 from multiguard.models.classifier import UNNAMED, ArrayNetwork, Classifier, ModelOptions, index_names
-from multiguard.models.code import is_library
+from multiguard.models.code import is_library, source_file
 
 _PRESENT = (1, True, 1.0)  # how a label's class says that the label is there
 
@@ -44,8 +45,7 @@ def _columns(model: Any, network: "EstimatorNetwork") -> int | None:
 def estimator_hash(model: Any) -> str | None:
     """The sha256 of a fitted estimator, its parameters and all that it has learnt; None if it cannot be pickled.
 
-    It is the same in every process. What an estimator counts while it predicts is no part of it. The user's own
-    functions and classes count by their code, not by their names.
+    It is the same in every process. What an estimator counts while it predicts is no part of it.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> one, other = ([[0.0], [1.0]], [0, 1]), ([[0.0], [2.0]], [0, 1])
@@ -62,56 +62,15 @@ def estimator_hash(model: Any) -> str | None:
 
 
 class _EstimatorHasher(NumpyHasher):  # type: ignore[misc]
-    """joblib's hash; the trees of nearest neighbours count their queries, so only their arrays are hashed.
-
-    Pickle names functions and classes; one of the user's own with that name may be another one tomorrow.
-    """
+    """joblib's hash; the trees of nearest neighbours count their queries, so only their arrays are hashed."""
 
     def save(self, obj: Any) -> None:
-        """Hash one object."""
-        if isinstance(obj, FunctionType | type) and not is_library(str(obj.__module__)) and id(obj) not in self._own:
-            self._own.add(id(obj))
-            obj = _function_parts(obj) if isinstance(obj, FunctionType) else _class_parts(obj)
+        """Hash one object; a function or class of the user's own, which pickle only names, by the file that has it."""
+        if isinstance(obj, FunctionType | type) and not is_library(str(obj.__module__)):
+            if (file := source_file(sys.modules.get(obj.__module__))) is None:
+                raise ValueError(f"{obj.__qualname__} is in no file")
+            obj = (obj.__qualname__, file_checksum(file))
         super().save(list(map(np.asarray, obj.get_arrays())) if hasattr(obj, "get_tree_stats") else obj)
-
-    @cached_property
-    def _own(self) -> set[int]:
-        """The functions and classes that are hashed already."""
-        return set()
-
-
-def _function_parts(function: FunctionType) -> tuple[Any, ...]:
-    """All that decides what a function returns, but for what it finds in its module."""
-    cells = [_content(cell) for cell in function.__closure__ or ()]
-    return ("function", *_code_parts(function.__code__), function.__defaults__, function.__kwdefaults__, cells)
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # still empty
-        return None
-
-
-def _code_parts(code: CodeType) -> tuple[Any, ...]:
-    consts = [_code_parts(one) if isinstance(one, CodeType) else _constant(one) for one in code.co_consts]
-    return code.co_code, code.co_names, code.co_varnames, consts
-
-
-def _constant(value: Any) -> Any:
-    """A constant of a function; a set has another order in each process."""
-    return sorted(map(repr, value)) if isinstance(value, frozenset) else value
-
-
-def _class_parts(kind: type) -> tuple[Any, ...]:
-    """The functions and plain values in a class, and its bases."""
-    found = {name: getattr(value, "__func__", getattr(value, "fget", value)) for name, value in vars(kind).items()}
-    kept = {
-        name: value
-        for name, value in sorted(found.items())
-        if isinstance(value, FunctionType | str | int | float | bytes) and name not in ("__doc__", "__firstlineno__")
-    }
-    return ("class", kind.__qualname__, kept, kind.__bases__)
 
 
 class EstimatorNetwork(ArrayNetwork):
