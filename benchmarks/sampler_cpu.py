@@ -1,4 +1,4 @@
-"""Draws per second on a CPU beside the bare forward pass: `python -m benchmarks.sampler_cpu`.
+"""Draws per second on a CPU and of the bare forward pass: `python -m benchmarks.sampler_cpu`.
 
 Each round times every case in turn, so that other work on the machine affects all alike; the table gives medians, and
 the ratio of each case to the bare forward pass of OpenVINO in float32 (of onnxruntime where OpenVINO is not installed).

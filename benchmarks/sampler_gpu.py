@@ -26,9 +26,9 @@ from multiguard.certify import TopK
 from multiguard.data.sample import Sample
 from multiguard.models import Classifier, load
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
-from multiguard.smooth.engine import pack_labels
 from multiguard.smooth.noise_source import key_words, noise_key
 from multiguard.smooth.philox import standard_normal
+from multiguard.smooth.torch_engine import pack_labels
 from multiguard.votes import read_votes
 
 ROUNDS = 4
@@ -201,7 +201,7 @@ def halving(size: int) -> list[Row]:
     return show(
         [
             ("rows that fit after halving, of 2,048", str(left), "< 2048"),
-            ("ranks equal to those of batches of 16", f"{same:.4f}", "near 1"),
+            ("ranks equal to batches of 16", f"{same:.4f}", "near 1"),
         ]
     )
 

@@ -1,4 +1,4 @@
-"""Small networks, and the votes of a classifier beside those of the same scores as a plain function."""
+"""Small networks, and the votes of a classifier and of the same scores as a plain function."""
 
 import os
 

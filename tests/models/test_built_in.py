@@ -51,7 +51,7 @@ def tiny(tmp_path, monkeypatch):
 
 
 def test_scores_measured_again(tiny):
-    """Newer scores replace those of a card; what it says of its training stays to the letter."""
+    """Newer scores replace the scores of a card; what it says of its training stays to the letter."""
     old = (tiny / TEXT_FILE).read_text() + "A sentence written by hand.\n"
     new = card_text("tiny", read_card(tiny), replace(MEASURED, recall=(0.9, 0.8, 0.7)))
     card = with_scores(old, new)
@@ -112,7 +112,7 @@ def test_released(name):
 
 
 def test_graph(tiny):
-    """A graph takes its weights from the file beside it, gives the scores of the network, and runs where torch may."""
+    """A graph takes its weights from the weights file, gives the scores of the network, and runs where torch may."""
     write_graph(tiny)
     classifier, images = load("tiny"), np.random.default_rng(0).random((3, 3, 16, 16), dtype=np.float32)
     assert (classifier.takes, classifier.label_names) == ("arrays", ("cat", "dog"))

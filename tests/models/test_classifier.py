@@ -59,20 +59,6 @@ def test_state_sums(monkeypatch, parts):
     assert state_sums(torch.nn.Module()) == state_sums(torch.nn.ReLU())
 
 
-def test_sums_of_many_changes():
-    """Values that change places, signs that change, and masks that are inverted are seen, in small tensors too."""
-    rng = torch.Generator().manual_seed(0)
-    for size in (2, 4, 8, 16, 64):
-        for _ in range(200):
-            values = torch.randint(0, 2, (size,), generator=rng)
-            changes = [values.flip(0), values.roll(1), 1 - values, values[torch.randperm(size, generator=rng)]]
-            for kind in (torch.bool, torch.int64, torch.float32):
-                others = [change for change in changes if not torch.equal(change, values)]
-                assert all(_sums(change.to(kind)) != _sums(values.to(kind)) for change in others)
-            real = torch.randn(size, generator=rng)
-            assert _sums(real) != _sums(-real)
-
-
 def _sums(values: torch.Tensor) -> str:
     module = torch.nn.Module()
     module.register_buffer("values", values)

@@ -58,7 +58,7 @@ def folder(make_folder):
 
 
 def test_normalised_votes(saved_model, folder):
-    """The votes are those of the model behind its own normalisation."""
+    """The votes equal the model's behind its own normalisation."""
     classifier = load(f"hf:{folder}")
     assert classifier.output == "logits"
     mean, std = torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1), torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1)

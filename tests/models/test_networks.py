@@ -13,9 +13,7 @@ from multiguard.models.networks import (
     DenoisingNetwork,
     EfficientNetLite,
     InvertedBlock,
-    SameConv2d,
     UNet,
-    set_drop_path,
 )
 
 
@@ -61,21 +59,6 @@ def test_size():
     assert behind.network.size == 64
 
 
-@pytest.mark.parametrize("size", [7, 8, 9])
-@pytest.mark.parametrize("kernel", [3, 5])
-def test_padding(size, kernel):
-    """Half the size, rounded up; the sample grid starts as TensorFlow's does."""
-    conv = SameConv2d(1, 1, kernel, stride=2, bias=False)
-    conv.weight.data.fill_(1)
-    image = torch.arange(1.0, size**2 + 1).view(1, 1, size, size)
-    before = (kernel - (2 if size % 2 == 0 else 1)) // 2
-    windows = functional.unfold(functional.pad(image, (before, kernel, before, kernel)), kernel, stride=2)
-    side = (size + 1) // 2
-    starts = int(windows.shape[-1] ** 0.5)
-    expected = windows.sum(1).view(starts, starts)[:side, :side]
-    assert torch.equal(conv(image)[0, 0], expected)
-
-
 def test_drop_path():
     """Training skips a block for some images and scales the others up, so that its mean stays; eval skips nothing."""
     torch.manual_seed(0)
@@ -95,14 +78,6 @@ def test_drop_path():
     block.drop_path, images = 0.9, images[:4]
     with torch.no_grad():
         assert torch.equal(block.eval()(images)[0], block(images)[1])
-
-
-def test_drop_path_depth():
-    """Deeper blocks are skipped more often, up to the probability given, also behind a denoiser."""
-    network = build_backbone("unet:4+lite:0", 3).network
-    set_drop_path(network, 0.2)
-    rates = [block.drop_path for block in network.modules() if isinstance(block, InvertedBlock)]
-    assert rates == pytest.approx([0.2 * block / 16 for block in range(1, 16)])
 
 
 @pytest.mark.parametrize("size", [(16, 16), (224, 208), (37, 50), (5, 9)])

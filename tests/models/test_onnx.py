@@ -1,4 +1,4 @@
-"""ONNX files: run by onnxruntime, hashed with the tensors beside them."""
+"""ONNX files: run by onnxruntime, hashed with their tensors."""
 
 import numpy as np
 import pytest

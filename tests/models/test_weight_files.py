@@ -75,7 +75,7 @@ def test_missing_library():
 
 
 def test_broken_library(tmp_path, monkeypatch):
-    """A library that fails to import is named with its own error, and nobody is told to install it again."""
+    """A library that fails to import is named with its own error, without advice to install it again."""
     (tmp_path / "built_for_another_torch.py").write_text("raise RuntimeError('operator nms does not exist')")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModelError, match=r"is installed and does not import: operator nms does not exist"):

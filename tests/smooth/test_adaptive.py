@@ -84,7 +84,7 @@ def test_shards_and_batches(tmp_path, shard_images, batch_size):
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_processes(tmp_path, monkeypatch, killed):
-    """Processes beside this one decide the same, and if one of them is killed this one decides."""
+    """Other processes decide the same, and if one of them is killed this one decides."""
     images, one = Images(12), smoother()
     vote_dataset(one, images, tmp_path / "one", adaptive=TOP_K, noise_seed=1)
     monkeypatch.setattr(adaptive, "_processes", lambda device: 2)

@@ -53,7 +53,7 @@ def place(tmp_path, monkeypatch):
 
 
 def voted(config=FIXED, actors=None, data=DIGITS, out="votes", labels=None):
-    """The files of a run, by one process or by so many actors."""
+    """The files of a run, by one process or by actors."""
     cluster = None if actors is None else ClusterConfig("local", actors)
     target = CertifyConfig().with_rule(TopK(3, k_prime=2)) if config.adaptive else None
     model = ModelConfig(MODEL, output="logits", size=16, labels=labels)
@@ -79,7 +79,7 @@ def test_killed_actor(cluster, place):
 
 
 def test_killed_driver(cluster, place):
-    """The same command resumes after the driver was killed: finished shards stay, and the files are those of one."""
+    """The same command resumes after the driver was killed: finished shards stay, and the files are the same."""
     (place / "slow").touch()
     options = ["--model", MODEL, "--output", "logits", "--size", 16, "--sigma", 0.5, "--data", "digits", "--images", 8]
     options += ["--draws", 40, "--noise-seed", 0, "--set", "shard_images=1", "--out", "votes", "--cluster", "local"]

@@ -24,7 +24,7 @@ IMAGE = IMAGES["0"]
 @pytest.mark.parametrize("labels", [1, 8, 9, 257])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_both_engines(labels, dtype):
-    """Ranks and sets of tensors are those of arrays: ties go to the smaller index, -0 and 0 are equal."""
+    """Ranks and sets of tensors equal the arrays': ties go to the smaller index, -0 and 0 are equal."""
     scores = torch.randint(-2, 3, (11, labels), generator=torch.Generator().manual_seed(labels)).to(dtype) / 2
     scores[3, 0], scores[5, -1] = -0.0, torch.nan
     for mine, theirs, setting in (

@@ -61,7 +61,7 @@ def rows(votes):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_same_votes(tmp_path, way):
-    """Votes in memory are those of a folder, whatever the shards."""
+    """Votes in memory equal a folder's, whatever the shards."""
     smoother = Smoother(linear(), sigma=0.5, device="cpu", batch_size=16)
     done = []
     runs = [VoteRun(smoother, Images(7), noise_seed=3, shard_images=size, **WAYS[way]) for size in (2, 64)]

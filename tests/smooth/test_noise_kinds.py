@@ -56,7 +56,7 @@ def test_uniform_law(source, width):
 
 @SOURCES
 def test_kept_pixels(source):
-    """A draw keeps exactly so many pixels, all channels of each, as they are; all others have the value of none."""
+    """A draw keeps exactly this number of pixels, with all channels, as they are; all others have the value of none."""
     image = np.random.default_rng(0).random((3, 6, 7)).astype(np.float32)
     noisy = copies(PixelAblation(9, 42), image, 300, source)
     hidden = noisy == HIDDEN

@@ -149,15 +149,3 @@ def test_normal_across_draws(rows):
     for values in (across_draws, across_images):
         assert stats.kstest(values, "norm").pvalue > SMALLEST_P
         assert stats.pearsonr(values[:-1], values[1:]).pvalue > SMALLEST_P
-
-
-@both_rows
-def test_separate_pilot_draws(rows):
-    """Pilot and certifying draws never coincide."""
-    draws = list(range(200))
-    certify, pilot = (
-        {row.tobytes() for row in rows([noise_key(0, "a", stream)] * len(draws), draws, 4)}
-        for stream in ("certify", "pilot")
-    )
-    assert len(certify) == len(pilot) == len(draws)
-    assert not certify & pilot

@@ -44,7 +44,7 @@ def scheme(stopping, stops=STOPS, pilot_draws=0) -> Scheme:
 
 
 def shards_of(images, size, read=None):
-    """The images in shards of so many; each read is noted in `read`."""
+    """The images in shards of this size; each read is noted in `read`."""
     for shard in range(len(images) // size):
         samples = (images[position] for position in range(size * shard, size * (shard + 1)))
         yield ShardImages(shard, samples if read is None else (read.append(None) or sample for sample in samples))
@@ -139,26 +139,6 @@ def test_released_pixels():
     assert max(held) <= 4
 
 
-@pytest.mark.usefixtures("arrival")
-def test_halved_batches(tmp_path):
-    """A batch without memory is halved with the same noise, in rounds too."""
-    exact = linear()
-
-    def cramped(images: Tensor) -> Tensor:
-        if len(images) > 9:
-            raise torch.OutOfMemoryError("no room")
-        return exact(images)
-
-    f = load(cramped, labels=exact.label_names, output="logits", name="linear")
-    votes = []
-    for name, one in (("small", Smoother(f, sigma=0.5, device="cpu", batch_size=64)), ("large", smoother())):
-        vote_dataset(one, Images(5), tmp_path / name, adaptive=PLAN, noise_seed=0, shard_images=2)
-        votes.append(read_votes(tmp_path / name))
-    small, large = votes
-    for i in range(5):
-        assert np.array_equal(small.ranked(i, adaptive=True), large.ranked(i, adaptive=True))
-
-
 KINDS = {"fixed": {"draws": 12}, "pilot": {"draws": 12, "pilot_draws": PILOT_DRAWS}, "adaptive": {"adaptive": PLAN}}
 
 
@@ -242,7 +222,7 @@ def test_bare_failure(tmp_path, problem, batch_size):
 
 
 def is_image(images: Tensor) -> bool:
-    """Whether these are noisy copies of an image: those of a black one are darker."""
+    """Whether these are noisy copies of an image: copies of a black one are darker."""
     return bool((images.mean(dim=(1, 2, 3)) > 0.25).any())
 
 

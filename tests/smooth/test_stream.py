@@ -111,7 +111,7 @@ def test_broken_classifier(kind, options, source):
 
 
 def breaking(after: int, error):
-    """The exact linear classifier, broken after so many batches: it then raises this error, or returns NaN."""
+    """The exact linear classifier, broken after some batches: it then raises this error, or returns NaN."""
     calls, exact = iter(range(10**6)), linear()
 
     def scores(images: Tensor) -> Tensor:

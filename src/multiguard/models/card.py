@@ -1,4 +1,4 @@
-"""model.json of a model folder: everything beside the weights that voting needs to know; read without torch."""
+"""model.json of a model folder: all that voting needs to know, except for the weights; read without torch."""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _CHANNELS = 3
 
 @dataclass(frozen=True)
 class ModelCard:
-    """The content of model.json, which describes the weights beside it."""
+    """The content of model.json, which describes the weights."""
 
     architecture: str  # how to build the network: what `build_backbone` takes, or the user's module:function
     label_names: tuple[str, ...]  # in the order of the scores
@@ -95,7 +95,7 @@ def _check_card(card: ModelCard) -> None:
     if not all(0 < side <= _MAX_SIDE for side in card.image_size):
         raise ValueError(f"the image size {card.image_size} is outside 1 .. {_MAX_SIDE}")
     if {len(card.mean), len(card.std)} - {1, _CHANNELS} or not all(value > 0 for value in card.std):
-        raise ValueError(f"mean and std must have 1 or {_CHANNELS} values, those of std above 0")
+        raise ValueError(f"mean and std must have 1 or {_CHANNELS} values, and std above 0")
     if card.denoiser and card.noise is not None and card.noise.sigma is None:
         raise ValueError(f"the noise is {card.noise}, and a denoiser removes Gaussian noise only")
     if not isinstance(card.training.get("recipe", {}), dict):

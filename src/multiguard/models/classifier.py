@@ -197,7 +197,7 @@ class Classifier:
         return images if self.std is None else images / self.std
 
     def __call__(self, inputs: Any) -> Any:
-        """The scores of an array, or as a tensor those of a tensor."""
+        """The scores of an array as an array, of a tensor as a tensor."""
         if isinstance(inputs, np.ndarray):
             return self.scores(inputs)
         return self.ready(inputs.detach().cpu().numpy(), inputs.device).module()(inputs)

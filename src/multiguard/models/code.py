@@ -116,7 +116,7 @@ def load_code(spec: str, options: ModelOptions) -> Classifier:
 
 
 def _filled(model: Any, options: ModelOptions, spec: str) -> Classifier:
-    """The model, with the weights that are given: those of a folder that was trained from it, or of a file."""
+    """The model, with the weights that are given: of a folder that was trained from it, or of a file."""
     if options.weights is None:
         return wrap_model(model, options, spec)
     from multiguard.models.model_folder import load_folder
@@ -226,7 +226,7 @@ def _import_module(name: str) -> ModuleType:
 
 
 def _import_file(path: Path) -> ModuleType:
-    """The module in a file; the files beside it can be imported by it, as if it were run."""
+    """The module in a file; files in the same folder can be imported by it, as if it were run."""
     path = path.resolve()
     loaded = sys.modules.get(path.stem)
     if loaded is not None and source_file(loaded) == path:

@@ -98,7 +98,7 @@ def recorded_model(folder: Path, tree: Any) -> ModelConfig:
     """The model that votes record; no record makes us import code, fetch weights or read a pipe without end.
 
     Args:
-        folder: The folder that holds the record, for messages; a model that has moved is looked for beside it.
+        folder: The folder that holds the record, for messages; a model that has moved may lie in the same folder.
         tree: What `to_tree` made of the config.
     """
     spec = tree.get("spec") if isinstance(tree, dict) else None

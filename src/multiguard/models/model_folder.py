@@ -1,4 +1,4 @@
-"""A model folder: model.safetensors beside model.json, which together determine everything that voting needs."""
+"""A model folder: model.safetensors and model.json, which together determine everything that voting needs."""
 
 import hashlib
 from collections.abc import Mapping

@@ -61,8 +61,8 @@ def _cnn_block(inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1) -
 class EfficientNetLite(nn.Module):
     """EfficientNet-Lite0 to Lite4: mobile inverted bottlenecks with ReLU6, without squeeze-and-excitation.
 
-    With the same weights its logits are those of timm's `tf_efficientnet_lite0` to `lite4`, and the tensors have the
-    same names. It takes images of any size from 32 pixels on, normalised with mean and standard deviation 0.5.
+    With the same weights its logits equal timm's `tf_efficientnet_lite0` to `lite4`, and the tensors have the same
+    names. It takes images of any size from 32 pixels on, normalised with mean and standard deviation 0.5.
 
     >>> network = EfficientNetLite(80).eval()
     >>> network(torch.zeros(2, 3, 64, 64)).shape, sum(weights.numel() for weights in network.parameters())

@@ -1,8 +1,8 @@
 """`onnx:FILE`: an exported model, run by onnxruntime, or by OpenVINO where that is installed and as fast.
 
 Each file is opened once. Its bytes are hashed, and the session is made from the same bytes. On a CPU every thread runs
-whole rows by itself: a network whose operations share the threads takes half as long again, and slows down more beside
-other work.
+whole rows by itself: a network whose operations share the threads takes half as long again, and slows down more under
+load.
 """
 
 import copy
@@ -31,7 +31,7 @@ from multiguard.models.spec import CARD_FILE, import_library, summary
 if TYPE_CHECKING:
     from multiguard.models.torch_model import TorchClassifier
 
-GRAPH_FILE = "model.onnx"  # of a model folder: its network, whose weights are those beside it
+GRAPH_FILE = "model.onnx"  # of a model folder: its network, whose weights are in the same folder
 _HINT = "; a detector becomes a classifier in a function of your own, module:function"
 _BOXES = 3  # the dimensions of a detector's output: images, boxes, numbers
 _MOST = (1 << 31) - 1  # bytes of a protobuf message, and so of a session made from bytes
@@ -75,12 +75,12 @@ def _wrapped(network: "OnnxNetwork", options: ModelOptions, spec: str, weights_h
 
 
 def load_exported(folder: Path) -> Classifier | None:
-    """The classifier of a built-in model from its graph, with the weights beside it; None for any other folder.
+    """The classifier of a built-in model from its graph and its weights; None for any other folder.
 
     The bytes of both files are hashed, and the session is made from the same bytes.
     """
     if folder.parent != spec.BUILT_IN or not is_regular(folder / GRAPH_FILE):
-        return None  # elsewhere anyone may have put a graph beside the weights
+        return None  # elsewhere anyone may have put a graph there
     import onnxruntime
 
     card, graph, weights = read_card(folder), _content(folder / GRAPH_FILE), _content(weights_file(folder))
@@ -233,7 +233,7 @@ def _seconds(network: OnnxNetwork, rows: NDArray[np.float32]) -> float:
 
 
 class ExportedNetwork(OnnxNetwork):
-    """The network of a model folder outside torch; its scores are those of the folder's network in torch, to 1e-4."""
+    """The network of a model folder outside torch; its scores equal the network's in torch, to 1e-4."""
 
     has_torch_form = True
 
@@ -273,7 +273,7 @@ def _read(file: str) -> tuple[Any, dict[str, bytes]]:
         if _SEPARATORS & set(name) or not is_regular(other):
             raise ModelError(
                 f"onnx:{path} keeps tensors in {name!r}, which is not the plain name of a regular file in its folder; "
-                "export it with its tensors in a file beside it, neither a link nor in another folder."
+                "export it with its tensors in a regular file of the same folder."
             )
         files[name] = _content(other)
     return model, files

@@ -84,11 +84,11 @@ def _folder(path: Path) -> ModelSpec:
 def _weights_file(path: Path) -> ModelSpec:
     """The folder around a weights file that says which network they are of; weights alone do not."""
     home = path.parent
-    beside = (os.path.isfile(home / name) for name in (CARD_FILE, HF_CONFIG))  # noqa: PTH113 - as above
-    if path.suffix == ".safetensors" and any(beside):
+    named = (os.path.isfile(home / name) for name in (CARD_FILE, HF_CONFIG))  # noqa: PTH113 - as above
+    if path.suffix == ".safetensors" and any(named):
         return _folder(home)
     if not os.path.isfile(path):  # noqa: PTH113 - as above
-        raise ModelError(f"{path}: no such file; expected a model, or weights with a network's name beside them")
+        raise ModelError(f"{path}: no such file; expected a model, or weights and the name of their network")
     if _is_program(path):
         how = f"torch.jit.load({str(path)!r})"
         if path.suffix == ".pt2":

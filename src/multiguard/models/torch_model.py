@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from multiguard.models.classifier import Classifier, bare_scores, score_array
 
-# A checksum reads a value as a whole number of its own size, so many values at once, each with a weight of its own.
+# A checksum reads a value as a whole number of its own size, many values at once, each with a weight of its own.
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _WORDS_AT_ONCE, _MULTIPLIERS = 1 << 22, (0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9)
 

@@ -13,9 +13,9 @@ from multiguard.votes.types import as_array
 if TYPE_CHECKING:
     from multiguard.smooth.smoother import Smoother
 
-# An image may stop after so many draws; those at which the method betting chooses its bets again are among them.
+# The numbers of draws at which an image may stop; at some of them the method betting chooses its bets again.
 _STOPS = (50, 100, 200, 300, 500, 700, *(m * 10**e for e in range(2, 8) for m in (10, 14, 20, 30, 50, 70)))
-# A process that has made no decision for so many seconds ends, also if its parent was killed.
+# A process that has made no decision for these seconds ends, also if its parent was killed.
 _IDLE_SECONDS = 30
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
@@ -60,7 +60,7 @@ class Stopping:
         self._options["alpha"] = alpha = check_alpha(plan.alpha)
         margin = check_forecast_margin(plan.forecast_margin)
         self._options |= {"draws": plan.max_draws, "forecast_margin": margin}
-        # What must agree for a run to resume, beside its stops; an infinite forecast margin is None in JSON.
+        # What must agree for a run to resume, as well as its stops; an infinite forecast margin is None in JSON.
         finite = margin if math.isfinite(margin) else None
         self.record = {"radii": radii, "alpha": alpha, "forecast_margin": finite, **plan.rule.options}
 
@@ -78,7 +78,7 @@ class Stopping:
             try:
                 parts = [executor.submit(settled_by_betting, votes[t], labels[t], rule, **options) for t in tasks]
                 return [stops for part in parts for stops in part.result()]
-            except BrokenProcessPool:  # somebody killed one, for want of memory perhaps: this process can do it too
+            except BrokenProcessPool:  # one was killed, for want of memory perhaps: this process can do it too
                 pass
         return settled_by_betting(votes, labels, rule, **options)
 

@@ -1,7 +1,7 @@
 """Votes on many machines: Ray actors vote on shards and write them into a shared folder; the driver does the rest.
 
 The driver lists the missing shards, hands them out, holds the folder lock and finishes the manifest. Noise is keyed,
-so the votes are those of one process, whichever actor takes a shard and however often.
+so one process would make the same votes, whichever actor takes a shard and however often.
 """
 
 import logging

@@ -22,7 +22,7 @@ _IMAGE_DIMENSIONS = 3
 
 
 class Engine(Protocol):
-    """From a batch to the votes of its rows, (size, width + 1) integers: those of `rank_labels` or `pack_labels`.
+    """From a batch to the votes of its rows, (size, width + 1) integers: the result of `rank_labels` or `pack_labels`.
 
     Rows beyond `batch.rows` are padding: they repeat the last row. Threads may share an engine; their batches take
     turns.

@@ -33,7 +33,7 @@ _CACHED_PAIRS = 1 << 15  # words processed at once, so that they stay in a core'
 
 
 def resolve_seed(seed: int | None) -> int:
-    """The given seed; for None a random one that nobody can guess, to be recorded.
+    """The given seed; for None a random one that cannot be guessed, to be recorded.
 
     A certificate needs an image that was chosen independently of the noise. Whoever supplies the image must therefore
     not know the seed.
@@ -170,7 +170,7 @@ def _add(
 
 
 def _hide_pixels(keep: int, words: NDArray[np.uint64], _: Sequence[int], images: Sequence[Pixels], out: Pixels) -> None:
-    """Each image (channels, height, width) with only so many of its pixels."""
+    """Each image (channels, height, width) with only this number of its pixels."""
     for row, image, hidden in zip(out, images, hidden_pixels(words, keep), strict=True):
         np.copyto(row, image)
         np.copyto(row.reshape(len(row), -1), HIDDEN, where=hidden)

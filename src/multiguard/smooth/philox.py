@@ -80,7 +80,7 @@ def _hider(hide: _OfRows) -> Perturb:
 
 
 def philox4x32(counter: Words4, key: tuple[Tensor, Tensor]) -> Words4:
-    """The four 32-bit words of Philox4x32-10 for each counter and key (int32), bit for bit those of Random123."""
+    """The four 32-bit words of Philox4x32-10 for each counter and key (int32), bit for bit as in Random123."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(_ROUNDS):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Scores = NDArray[np.float32]  # or a batch of inputs
 _ROWS = 8  # of a batch of the probe, where there are as many images
 _FEWEST_ROWS = 2
-_ENOUGH_IMAGES = 4  # weak logits of a single image may all lie in [0, 1]; those of several do not
+_ENOUGH_IMAGES = 4  # weak logits of a single image may all lie in [0, 1]; the logits of several do not
 _AGAIN = 0.001  # of the spread of all scores: the same batch differs by the order of sums at most
 _TOLERANCE = 0.01  # of the spread of all scores: batches of other sizes differ in the last digits only
 _LARGE_SIGMA = 2.0  # pixels lie in [0, 1]
@@ -103,7 +103,7 @@ def _check_function(engine: Engine, classifier: Classifier, batch: Scores, first
 
 
 def _check_full_batch(engine: Engine, classifier: Classifier, batch: Scores, first: Scores, rows: int) -> None:
-    """Raises unless a batch of so many rows, these again and again, has the scores of the few; halved if it fails."""
+    """Raises unless a batch of this size, these rows again and again, has the scores of the few; halved if it fails."""
     while rows > len(batch):
         places = np.arange(rows) % len(batch)
         scores = model_scores(engine, batch[places])
