@@ -54,7 +54,7 @@ def test_distances():
 def test_best_mask(masks):
     """The mask of the largest gain is that of the slow search over all of them."""
     gains = torch.from_numpy(np.random.default_rng(0).random((5, 6)))
-    gained = float(gains[masks.best(gains, 3)].sum())
+    gained = float(gains[masks._best(gains, 3)].sum())
     if isinstance(masks, Pixels):
         expected = float(gains.flatten().sort().values[-3:].sum())
     else:
@@ -66,9 +66,9 @@ def test_best_mask(masks):
 def test_moves(masks):
     """Moved masks have their size; where nothing may move, they hold the mask that they come from."""
     rng, shape = np.random.default_rng(0), (7, 9)
-    small = masks.moved(None, 2, shape, rng, 1.0)
+    small = masks._moved(None, 2, shape, rng, 1.0)
     for left in (1.0, 0.5, 0.0):
-        moved = masks.moved(small, 3, shape, rng, left)
+        moved = masks._moved(small, 3, shape, rng, left)
         assert moved.sum() == (3 if isinstance(masks, Pixels) else 9)
     assert np.all(moved[small])
 
