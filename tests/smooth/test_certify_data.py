@@ -451,12 +451,12 @@ def test_our_dataset():
     assert results.certificates.ids == tuple(digits.ids)
 
 
-def test_several_processes(monkeypatch):
-    """One of several processes is refused: each would certify everything."""
+def test_several_processes(monkeypatch, tmp_path):
+    """One of several processes is refused: all would write into one folder."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     with pytest.raises(MultiGuardError, match="votes are made in one process, and this is one of 2"):
-        Smoother(network(), sigma=SIGMA, device="cpu").certify(TEST, RULE, **QUICK)
+        Smoother(network(), sigma=SIGMA, device="cpu").certify(TEST, RULE, out=tmp_path, **QUICK)
 
 
 def test_time(capsys, monkeypatch):

@@ -168,13 +168,13 @@ def test_unsuitable_images(tmp_path):
     """Images that the classifier does not accept are failures too."""
     f = load(failing({}), labels=list("abcde"), output="logits", name="l", image_size=(4, 4))
     run, options = Smoother(f, sigma=0.5, k_max=3, device="cpu"), {"draws": 4, "pilot_draws": 2, "noise_seed": 0}
-    with pytest.raises(InvalidInputError, match=r"image 'image-1' is \(9, 9\)"):
+    with pytest.raises(InvalidInputError, match=r"image 'image-1' has shape \(3, 9, 9\)"):
         vote_dataset(run, Odd(5), tmp_path / "stop", **options)
     vote_dataset(run, Odd(5), tmp_path / "record", **options, on_error="record")
     votes = read_votes(tmp_path / "record")
     assert votes.ids == ("image-0", "image-4")
     assert [failure.reason.split(";")[0] for failure in votes.failures] == [
-        "image 'image-1' is (9, 9) (height, width), but the classifier takes (4, 4)",
+        "image 'image-1' has shape (3, 9, 9), but the classifier takes (channels, height, width) with 4 x 4 pixels",
         "holds values from 2 to 2",
         "no such image",
     ]

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from toy import Images, linear
+from toy import Images, linear, streamed
 
+from multiguard.certify import TopK
 from multiguard.errors import ModelError
 from multiguard.models import load
-from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, Smoother, engine, torch_engine
+from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, LivePrediction, Smoother, engine, torch_engine
 from multiguard.votes import LabelSets
 
 SOURCES = pytest.mark.parametrize("source", [HOST_PHILOX, DEVICE_PHILOX])
@@ -82,7 +83,7 @@ def test_reused_array(source, kind, classifier):
             array[:] = image
             yield image_id, kind(array)
 
-    for image_id, ranked in smoother.stream(images(), 10, noise_seed=0):
+    for image_id, ranked in streamed(smoother, images(), 10).items():
         assert np.array_equal(ranked, smoother.votes(IMAGES[image_id], 10, noise_seed=0, image_id=image_id))
 
 
@@ -96,7 +97,7 @@ def test_evaluation_mode():
     network.train()
     assert np.array_equal(smoother.votes(IMAGE, 20, noise_seed=0, image_id="a"), before)
     network.train()
-    assert np.array_equal(next(smoother.stream([("a", IMAGE)], 20, noise_seed=0))[1], before)
+    assert np.array_equal(streamed(smoother, [("a", IMAGE)], 20)["a"], before)
 
 
 def compiled_pair(**options):
@@ -154,12 +155,12 @@ def test_graph_limit(monkeypatch, compiled):
     monkeypatch.setattr(torch_engine, "_MAX_GRAPHS", 2)
     f = load(lambda x: x.flatten(1)[:, :2], labels=["a", "b"], output="logits")
     images = [(str(size), np.zeros(size)) for size in (3, 4, 5)]
-    votes = Smoother(f, sigma=0.5, device="cpu", compile=compiled, batch_size=4).stream(images, 4, noise_seed=0)
+    one = Smoother(f, sigma=0.5, device="cpu", compile=compiled, batch_size=4)
     if not compiled:
-        assert len(list(votes)) == 3
+        assert len(streamed(one, images, 4)) == 3
         return
     with pytest.raises(ModelError, match=r"image '5'.*2 image shapes.*one size"):
-        list(votes)
+        streamed(one, images, 4)
 
 
 @pytest.mark.usefixtures("eager_backend")
@@ -214,7 +215,7 @@ def test_one_graph(classifier):
     one.votes(images[0][1], 16, noise_seed=0, image_id="first")
     with torch._dynamo.config.patch(error_on_recompile=True):
         for draws in (80, 16, 5, 1):
-            found, expected = (dict(each.stream(images, draws, noise_seed=0)) for each in (one, plain))
+            found, expected = (streamed(each, images, draws) for each in (one, plain))
             assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
@@ -262,12 +263,12 @@ def test_changed_weights():
 @pytest.mark.usefixtures("eager_backend")
 @pytest.mark.parametrize("compiled", [True, False])
 def test_votes_in_between(compiled):
-    """A stream remembers the weights that it began with, whatever else the smoother votes on meanwhile."""
+    """A prediction remembers the weights that it began with, whatever else the smoother votes on meanwhile."""
     network = Scaled()
     smoother = Smoother(network, compile=compiled, **SIX)
-    votes = smoother.stream([("1", FLAT), ("2", FLAT)], 16, noise_seed=0)
-    next(votes)
+    live = LivePrediction(smoother, FLAT, TopK(1, 1), pilot_draws=8, noise_seed=0)
+    live.draw(16)
     network.scale.data.fill_(-1.0)
     smoother.votes(FLAT, 16, noise_seed=0, image_id="a")
     with pytest.raises(ModelError, match="changed its own parameters"):
-        list(votes)
+        live.prediction()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from toy import Images, linear
+from toy import Images, linear, streamed
 
 from multiguard.certify import BandAblation, Gaussian, PixelAblation, Threshold, TopK, Uniform, certified_radii
 from multiguard.certify.noise import HIDDEN
@@ -121,7 +121,7 @@ def test_function_of_key_and_draw(source, noise):
     whole = copies(noise, image, 4, source)
     assert np.array_equal(copies(noise, image, 4, source, batch_size=3), whole)
     one, other = (Smoother(linear(), noise=noise, device="cpu", noise_source=source, batch_size=b) for b in (5, 64))
-    together = dict(one.stream([("x", 255 - image), ("a", image)], 4, noise_seed=0))
+    together = streamed(one, [("x", 255 - image), ("a", image)], 4)
     assert np.array_equal(together["a"], other.votes(image, 4, noise_seed=0, image_id="a"))
     assert np.array_equal(one.noisy(image, 2, noise_seed=0, image_id="a"), whole[2])
     assert np.array_equal(copies(noise, image, 1, source, stream="bare")[0], image.astype(np.float32) / 255)

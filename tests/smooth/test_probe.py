@@ -96,7 +96,6 @@ WAYS = {
     "predict": lambda one, out: one.predict(Images(1)[0].image, RULE, draws=20),
     "live": lambda one, out: LivePrediction(one, Images(1)[0].image, RULE),
     "votes": lambda one, out: one.votes(Images(1)[0].image, 5, image_id="a"),
-    "stream": lambda one, out: list(one.stream([("a", Images(1)[0].image)], 5)),
 }
 
 
@@ -232,7 +231,7 @@ def test_divided_again(tmp_path):
         WAYS["vote_dataset"](one, tmp_path)
 
 
-@pytest.mark.parametrize("way", ["certify", "predict", "votes", "stream"])
+@pytest.mark.parametrize("way", ["certify", "predict", "votes"])
 @pytest.mark.parametrize("image_size", [None, (4, 4)])
 def test_bytes_as_floats(way, image_size):
     """Float images in 0..255 are refused: sigma and radii would not be in pixels; uint8 is what they should be."""
@@ -242,7 +241,6 @@ def test_bytes_as_floats(way, image_size):
         "certify": lambda x: one.certify((x[None], [["a"]]), RULE, draws=20, progress=False),
         "predict": lambda x: one.predict(x, RULE, draws=20),
         "votes": lambda x: one.votes(x, 5, image_id="a"),
-        "stream": lambda x: list(one.stream([("a", x)], 5)),
     }
     with pytest.raises(MultiGuardError, match=r"must lie in \[0, 1\]"):
         ways[way](image.astype(np.float32))

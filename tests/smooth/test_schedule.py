@@ -95,7 +95,7 @@ IMAGE = np.zeros((3, 4, 4), dtype=np.float32)
         (np.full((3, 4, 4), np.nan, dtype=np.float32), "contains a NaN"),
         (np.zeros((3, 4, 4), dtype=np.int32), "must be uint8 or floating point, not int32"),
         (np.zeros((3, 0, 4), dtype=np.float32), r"has shape \(3, 0, 4\); it must contain values"),
-        (np.zeros((3, 9, 9), dtype=np.uint8), r"is \(9, 9\) \(height, width\), but the classifier takes \(4, 4\)"),
+        (np.zeros((3, 9, 9), dtype=np.uint8), r"has shape \(3, 9, 9\), but the classifier takes .* 4 x 4 pixels"),
     ],
 )
 def test_refused_images(image, message):

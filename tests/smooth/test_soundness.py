@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import binomtest
+from toy import streamed
 
 from multiguard.certify import (
     BandAblation,
@@ -69,7 +70,7 @@ def votes_of(case: Case, images: int, draws: int, attacked: bool = False) -> lis
     options = {"labels": ["a", "b"], "output": "logits", "score_threshold": 0.5, "device": "cpu"}
     smoother = Smoother(case.classifier, noise=case.noise, **options)
     named = ((str(number), case.image(attacked)) for number in range(images))
-    return [found.hits() for _, found in smoother.stream(named, draws, noise_seed=1)]
+    return [found.hits() for found in streamed(smoother, named, draws, noise_seed=1).values()]
 
 
 # Of 16 pixels 4 stay. The first is hidden in 3/4 of the draws, and then one of three others is shown in

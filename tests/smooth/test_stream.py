@@ -7,7 +7,7 @@ import pytest
 import torch
 from bad_draws import COUNT, DRAWS, PROBLEMS, BadDraws, failing, smoother_of
 from torch import Tensor, nn
-from toy import Images, linear
+from toy import Images, linear, streamed
 
 from multiguard.errors import ImageFailure, ModelError
 from multiguard.models import load
@@ -27,7 +27,10 @@ def random_bad_draws(seed: int) -> BadDraws:
 def outcomes(bad: BadDraws, batch_size: int) -> list:
     run = smoother_of(failing(bad), batch_size)
     jobs = (run.job(sample.image, DRAWS, noise_seed=0, image_id=sample.id) for sample in Images(COUNT))
-    return [outcome if isinstance(outcome, ImageFailure) else outcome.tolist() for _, outcome in run.attempt(jobs)]
+    return [
+        outcome if isinstance(outcome, ImageFailure) else outcome.tolist()
+        for _, outcome in run.run(jobs, record_failures=True)
+    ]
 
 
 def expected_outcomes(bad: BadDraws) -> list:
@@ -70,7 +73,7 @@ def test_rows_failing_together():
         return exact(images)
 
     sample, run = Images(1)[0], smoother_of(shy, 16)
-    ((_, votes),) = run.attempt([run.job(sample.image, DRAWS, noise_seed=0, image_id=sample.id)])
+    ((_, votes),) = run.run([run.job(sample.image, DRAWS, noise_seed=0, image_id=sample.id)], record_failures=True)
     assert np.array_equal(votes, smoother_of(failing({})).votes(sample.image, DRAWS, noise_seed=0, image_id=sample.id))
     with pytest.raises(ModelError, match=r"image 'image-0': the classifier failed: ValueError: too many rows"):
         run.votes(sample.image, DRAWS, noise_seed=0, image_id=sample.id)
@@ -82,7 +85,7 @@ def test_error_with_draw(kind, batch_size):
     """Without recording, the error names the image and the first bad draw."""
     run = smoother_of(failing({(3, 4): kind, (3, 9): kind}), batch_size)
     with pytest.raises(ModelError) as raised:
-        list(run.stream(((sample.id, sample.image) for sample in Images(COUNT)), DRAWS, noise_seed=0))
+        streamed(run, ((sample.id, sample.image) for sample in Images(COUNT)), DRAWS)
     assert str(raised.value) == f"image 'image-3', draw 4: the classifier {PROBLEMS[kind]}."
 
 
@@ -154,7 +157,7 @@ def test_earlier_success():
     run = smoother_of(breaking(2, ValueError("no answer")), 4)
     jobs = [run.job(sample.image, 4, noise_seed=0, image_id=sample.id) for sample in Images(3)]
     with pytest.raises(ModelError, match=r"'image-2', draw 0.*no answer; it now also fails on image 'image-1'"):
-        list(run.attempt(jobs))
+        list(run.run(jobs, record_failures=True))
 
 
 class Cramped:

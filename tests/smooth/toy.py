@@ -59,3 +59,9 @@ def linear(size: int = 4, labels: int = 5, seed: int = 0) -> TorchClassifier:
         return torch.stack([row.flatten() @ weights for row in images])
 
     return load(scores, labels=[chr(ord("a") + i) for i in range(labels)], output="logits", name="linear").module()
+
+
+def streamed(one, images, draws, noise_seed=0):
+    """The votes of each (id, image), in batches that they share."""
+    jobs = (one.job(image, draws, noise_seed=noise_seed, image_id=name) for name, image in images)
+    return {job.image_id: votes for job, votes in one.run(jobs)}

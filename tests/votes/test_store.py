@@ -165,17 +165,3 @@ def test_votes_in_memory(tmp_path, kind):
     assert made.manifest_hash != Votes.of(run, rows, [ImageFailure(failure.image_id, "else")]).manifest_hash
     with pytest.raises(InvalidInputError, match="must hold the images"):
         Votes.of(run, rows)
-
-
-def test_writer_in_memory():
-    """A writer without a folder keeps its shards, in any order, and finds all of them missing at first."""
-    writer, failure = VotesWriter(None, RUN, shard_images=2), ImageFailure(RUN.image_ids[3], "unreadable")
-    assert (writer.missing(), writer.started(0)) == ([0, 1, 2], {})
-    for index, (*positions,) in ((2, (4,)), (0, (0, 1)), (1, (2,))):
-        writer.write(index, [row(RUN, position) for position in positions], [failure] if index == 1 else [])
-    writer.finish()
-    votes = writer.votes()
-    assert (writer.missing(), votes.failures) == ([], (failure,))
-    assert [one.image_id for one in votes] == [RUN.image_ids[position] for position in (0, 1, 2, 4)]
-    with pytest.raises(InvalidInputError, match="must hold the images"):
-        writer.write(0, [row(RUN, 0)])

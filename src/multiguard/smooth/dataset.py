@@ -22,7 +22,6 @@ from multiguard.errors import DataError, ImageError, ImageFailure, InvalidInputE
 from multiguard.io.files import check_content
 from multiguard.io.lock import folder_lock
 from multiguard.io.ranks import this_rank
-from multiguard.smooth.adaptive import AdaptivePlan, Stopping
 from multiguard.smooth.config import DEFAULT_DRAWS
 from multiguard.smooth.noise_source import resolve_seed
 from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter, ShardVotes
@@ -32,6 +31,7 @@ from multiguard.smooth.stream import check_draws, whole_number
 from multiguard.votes import Manifest, Provenance, Votes, VotesWriter, read_votes
 
 if TYPE_CHECKING:
+    from multiguard.smooth.adaptive import AdaptivePlan
     from multiguard.smooth.cluster import Team
 
 Progress = Callable[[int, int], None]
@@ -139,7 +139,7 @@ class VoteRun:
         data: Any,
         *,
         draws: int | None = None,
-        adaptive: AdaptivePlan | None = None,
+        adaptive: "AdaptivePlan | None" = None,
         pilot_draws: int = 0,
         labelled: bool = True,
         noise_seed: int | None = None,
@@ -163,7 +163,6 @@ class VoteRun:
         pixels = declared or getattr(dataset, "pixels", True)
         self._images = ImageReader(dataset, readers, record=self._record, pixels=pixels)
         self._checked = False  # whether `check` has seen the model
-        self._checksum = ""  # of the model as its votes begin
         self._given: dict[str, Any] = {"classifier_hash": classifier_hash, "resumable": resumable}
 
     @cached_property
@@ -202,10 +201,16 @@ class VoteRun:
             check_content(folder, "votes")
             self.write(folder, progress=progress)
             return read_votes(folder)
-        writer, total, done = self.writer(None), len(self.provenance.image_ids), count(1)
-        self.vote_shards(writer, writer.missing(), lambda: (progress or _no_progress)(next(done), total))
-        _check_any(writer.manifest.failures, total)
-        return writer.votes()
+        total, done, most = len(self.provenance.image_ids), count(1), self._shard_images
+        parts = [range(first, min(first + most, total)) for first in range(0, total, most)]
+        shards = (ShardImages(index, self._images.samples(part)) for index, part in enumerate(parts))
+        found = dict[int, ShardVotes]()
+        for votes in self._voted(shards, parts[0], self._scheme, lambda: (progress or _no_progress)(next(done), total)):
+            found[votes.index] = votes
+        whole = [found[index] for index in range(len(parts))]
+        failures = [failure for part in whole for failure in part.failures]
+        _check_any(failures, total)
+        return Votes.of(self.provenance, [row for part in whole for row in part.rows], failures)
 
     def write(
         self,
@@ -237,10 +242,8 @@ class VoteRun:
                 self.vote_shards(writer, takewhile(lambda _: not stop(), writer.missing()), on_images)
             return self.finish(writer, stop)
 
-    def writer(
-        self, folder: Path | None, discard: Callable[[Path], None] | None = None, *, main: bool = True
-    ) -> VotesWriter:
-        """What writes the votes of this run into a folder, or keeps them in memory."""
+    def writer(self, folder: Path, discard: Callable[[Path], None] | None = None, *, main: bool = True) -> VotesWriter:
+        """What writes the votes of this run into a folder."""
         if (rank := this_rank()).count > 1:
             raise InvalidInputError(
                 f"votes are made in one process, and this is one of {rank.count} (WORLD_SIZE); start one, and give it "
@@ -253,7 +256,7 @@ class VoteRun:
             keep_failures=self._record,
             main=main,
             any_noise_seed=self._scheme.any_noise_seed,
-            same_images=lambda stored: folder is not None and self._images.are_those_of(folder, stored),
+            same_images=lambda stored: self._images.are_those_of(folder, stored),
             discard=discard,
         )
 
@@ -279,21 +282,23 @@ class VoteRun:
             ShardImages(index, self._images.samples(writer.manifest.positions(index)), writer.started(index))
             for index in shards
         )
-        run = writer.manifest.provenance
+        if not (missing := writer.missing()):
+            return
+        run, first = writer.manifest.provenance, writer.manifest.positions(missing[0])
         scheme = replace(self._scheme, noise_seed=run.noise_seed, stops=run.stops or (run.draws,))
-        if writer.missing():
-            self._begin(writer.manifest.positions(writer.missing()[0]))
         with ThreadPoolExecutor(1) as pool:
             writing = pool.submit(lambda: None)
-            for votes in ShardVoter(self.smoother, images, scheme, on_image, record_failures=self._record):
+            for votes in self._voted(images, first, scheme, on_image):
                 writing.result()
-                writing = pool.submit(self._keep, writer, votes)
+                writing = pool.submit(writer.write, votes.index, votes.rows, votes.failures)
             writing.result()
 
-    def _begin(self, positions: range) -> None:
-        """Before the first votes: the model is probed, and has the hash that is recorded of it."""
+    def _voted(
+        self, shards: Iterable[ShardImages], first: range, scheme: Scheme, on_image: Callable[[], object]
+    ) -> Iterator[ShardVotes]:
+        """The votes of these shards, as they come; of the classifier that is recorded, or `ModelError` is raised."""
         if not self._checked:
-            for warning in self.check(positions):
+            for warning in self.check(first):
                 warnings.warn(warning, stacklevel=6)
         classifier = self.smoother.classifier
         if classifier.state_hash() != self.provenance.classifier_hash:
@@ -301,12 +306,10 @@ class VoteRun:
                 f"the parameters or buffers of {classifier.name} have changed since its run was recorded; start a "
                 "new run, and do not change them while it votes"
             )
-        self._checksum = classifier.state_checksum()
-
-    def _keep(self, writer: VotesWriter, votes: ShardVotes) -> None:
-        """Write a shard, unless the classifier is not the one any more that the votes are recorded of."""
-        self.smoother.end(self._checksum)
-        writer.write(votes.index, votes.rows, votes.failures)
+        state = classifier.state_checksum()
+        for votes in ShardVoter(self.smoother, shards, scheme, on_image, record_failures=self._record):
+            self.smoother.end(state)
+            yield votes
 
 
 def _no_progress(done: int, total: int) -> None:
@@ -316,7 +319,7 @@ def _no_progress(done: int, total: int) -> None:
 def _scheme(
     smoother: Smoother,
     draws: int | None,
-    adaptive: AdaptivePlan | None,
+    adaptive: "AdaptivePlan | None",
     pilot_draws: int,
     labelled: bool,
     noise_seed: int | None,
@@ -333,13 +336,18 @@ def _scheme(
         raise InvalidInputError(
             "draws is a fixed number of draws, adaptive a plan of when to stop; give one of the two."
         )
-    stops = adaptive.stops if adaptive is not None else (DEFAULT_DRAWS if draws is None else draws,)
-    labels = len(smoother.classifier.label_names)
+    stops: tuple[int, ...] = (DEFAULT_DRAWS if draws is None else draws,)
+    stopping = None
+    if adaptive is not None:
+        from multiguard.smooth.adaptive import Stopping
+
+        labels = len(smoother.classifier.label_names)
+        stops, stopping = adaptive.stops, Stopping(adaptive, smoother, labels, labelled=labelled)
     return Scheme(
         noise_seed=whole_number("noise_seed", resolve_seed(noise_seed)),
         any_noise_seed=noise_seed is None,
         stops=tuple(check_draws(number) for number in stops),
-        stopping=None if adaptive is None else Stopping(adaptive, smoother, labels, labelled=labelled),
+        stopping=stopping,
         pilot_draws=whole_number("pilot_draws", pilot_draws),
         labelled=bool(labelled),
     )

@@ -140,7 +140,7 @@ class LiveVotes:
         self,
         smoother: "Smoother",
         image: Image,
-        rule: Rule,
+        rule: Rule | None = None,
         *,
         alpha: float = 0.001,
         noise_seed: int | None = None,
@@ -149,8 +149,7 @@ class LiveVotes:
         image = copy.deepcopy(smoother.opened(image))  # the caller may reuse the array
         self._state = smoother.begin(image, _BATCH)
         self.label_names = smoother.classifier.label_names
-        smoother.settings.check_rule(rule, len(self.label_names))
-        self.rule, self.alpha = rule, check_alpha(alpha)
+        self.rule, self.alpha = smoother.rule_for(rule), check_alpha(alpha)
         self.noise_seed = resolve_seed(noise_seed)
         self.image_id = content_id(image) if image_id is None else image_id
         self.labels: tuple[int, ...] | None = None  # those returned, once they are known
@@ -243,7 +242,7 @@ class LivePrediction(LiveVotes):
     """
 
     def __init__(
-        self, smoother: "Smoother", image: Image, rule: Rule, *, pilot_draws: int = 100, **options: Any
+        self, smoother: "Smoother", image: Image, rule: Rule | None = None, *, pilot_draws: int = 100, **options: Any
     ) -> None:
         if (noise := smoother.noise).enumerated:
             raise InvalidInputError(

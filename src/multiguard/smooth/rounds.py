@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from multiguard.data.image import image_hash
 from multiguard.data.sample import Sample
 from multiguard.errors import ImageFailure, InvalidInputError, ModelError
-from multiguard.smooth.adaptive import Stopping
 from multiguard.smooth.noise_source import Stream
 from multiguard.smooth.smoother import Smoother
 from multiguard.smooth.stream import Job
 from multiguard.votes import DrawVotes, LabelSets, VoteRow
 from multiguard.votes.types import Ranked
+
+if TYPE_CHECKING:
+    from multiguard.smooth.adaptive import Stopping
 
 _MAX_EVALUATING = 4  # rounds under evaluation before no new shard is opened: their images wait in memory
 _MAX_FAILURES = 100  # images that fail in a row before the model is blamed instead
@@ -35,7 +37,7 @@ class Scheme:
 
     noise_seed: int  # the seed of the noise
     stops: tuple[int, ...]  # the numbers of draws at which an image may stop; a fixed n is the only one
-    stopping: Stopping | None  # decides that at each but the last; None with a fixed n
+    stopping: "Stopping | None"  # decides that at each but the last; None with a fixed n
     pilot_draws: int
     labelled: bool
     any_noise_seed: bool = False  # whether the seed was drawn at random, so that a run to be resumed keeps its own
@@ -123,11 +125,10 @@ class ShardVoter:
 
     def __iter__(self) -> Iterator[ShardVotes]:
         """Each shard with its votes, as soon as it is complete."""
-        run = self._smoother.attempt if self._record else self._smoother.run
         with ThreadPoolExecutor(_MAX_EVALUATING) as evaluator:
             self._evaluator = evaluator
             while self._waiting or self._more or self._evaluating:
-                for job, outcome in run(self._jobs(), steady=True):
+                for job, outcome in self._smoother.run(self._jobs(), steady=True, record_failures=self._record):
                     self._receive(job, outcome)
                     while self._complete:
                         yield self._complete.popleft()

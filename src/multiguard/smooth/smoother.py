@@ -3,12 +3,13 @@
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +22,9 @@ from multiguard.data.image import decode_image, image_pixels, read_image_bytes
 from multiguard.data.in_memory import named_row
 from multiguard.errors import ImageFailure, InvalidInputError, ModelError
 from multiguard.io.names import shorten_names
-from multiguard.io.progress import progress_bar, time_words
+from multiguard.io.progress import Report, progress_bar, time_words
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.loading import load
-from multiguard.smooth.adaptive import AdaptivePlan
 from multiguard.smooth.engine import Engine, Image, content_id, image_array, make_engine, to_pixels
 from multiguard.smooth.noise_source import NoiseSource, Stream, noise_key, resolve_seed
 from multiguard.smooth.prediction import LivePrediction, Prediction, best_of, confirm_labels
@@ -257,9 +257,10 @@ class Smoother:
         job = self.job(image, draws, noise_seed=noise_seed, image_id=image_id, first_draw=first_draw, stream=stream)
         most_rows = 1 << (job.draws - 1).bit_length()
         state = self.begin(image, most_rows)
-        ((_, votes),) = self._outcomes([job], most_rows=most_rows)
+        ((_, votes),) = self.run([job], most_rows=most_rows)
         self.end(state)
-        return cast(DrawVotes, votes)
+        found: DrawVotes = votes
+        return found
 
     def noisy(
         self, image: Image, draw: int, *, noise_seed: int, image_id: str, stream: Stream = "certify"
@@ -268,27 +269,6 @@ class Smoother:
         job = self.job(image, 1, noise_seed=noise_seed, image_id=image_id, first_draw=draw, stream=stream)
         noisy: NDArray[np.float32] = self.engine.noisy(Batch((Segment(job, 0, 1),)))[0]
         return noisy
-
-    def stream(
-        self, images: Iterable[tuple[str, Image]], draws: int, *, noise_seed: int | None = None
-    ) -> Iterator[tuple[str, DrawVotes]]:
-        """The id and votes of each (id, image), in order; draws of neighbouring images share batches.
-
-        The next image is taken only when its rows are due, so `images` may be endless. It is copied, so one array may
-        be reused for all images. Without a noise seed, one is drawn for all images.
-        """
-        noise_seed, state = resolve_seed(noise_seed), ""
-
-        def jobs() -> Iterator[Job]:
-            nonlocal state
-            for image_id, image in images:
-                state = state or self.begin(image)
-                yield self.job(image, draws, noise_seed=noise_seed, image_id=image_id)
-
-        for job, votes in self.run(jobs()):
-            yield job.image_id, votes
-        if state:
-            self.end(state)
 
     def job(
         self,
@@ -314,22 +294,32 @@ class Smoother:
         return self._sizer.rows(job)
 
     def run(
-        self, jobs: Iterable[Job], *, steady: bool = False, most_rows: int = MAX_ROWS
-    ) -> Iterator[tuple[Job, DrawVotes]]:
+        self, jobs: Iterable[Job], *, steady: bool = False, record_failures: bool = False, most_rows: int = MAX_ROWS
+    ) -> Iterator[tuple[Job, Any]]:
         """Each job with its votes, in order; jobs of any number of draws share batches.
 
         The next job is taken only when its rows are due, so `jobs` may wait for votes that this call has yielded. With
         `steady`, all batches have one size on a CPU, too, the last ones padded: the last bits of a score may depend on
-        the size of its batch, but not on its row in it. No batch is larger than `most_rows`.
+        the size of its batch, but not on its row in it. With `record_failures` a job that the classifier fails on
+        yields an image failure, whatever the batches; if no image is to blame, it raises `ModelError`. No batch is
+        larger than `most_rows`.
         """
-        return cast(Iterator[tuple[Job, DrawVotes]], self._outcomes(jobs, steady, most_rows=most_rows))
-
-    def attempt(self, jobs: Iterable[Job], *, steady: bool = False) -> Iterator[tuple[Job, DrawVotes | ImageFailure]]:
-        """As `run`, but a job that the classifier fails on yields an image failure, and the others continue.
-
-        Which jobs fail does not depend on the batches. If no image is to blame, it raises `ModelError`.
-        """
-        return self._outcomes(jobs, steady, record_failures=True)
+        self.classifier.eval()
+        jobs = iter(jobs)
+        if not (first := list(islice(jobs, 1))):
+            return
+        # Only now the number of labels is known for certain: taking the first job counts unnamed ones.
+        labels, ranks = len(self.classifier.label_names), self.settings.k_max
+        width, dtype = (packed_width(labels), np.uint8) if ranks is None else (ranks, vote_dtype(labels))
+        padded = self.settings.compiled or (steady and self.settings.device == "cpu")
+        how: dict[str, Any] = {"padded": padded, "record_failures": record_failures, "most_rows": most_rows}
+        for job, rows in VoteStream(self.engine, self._sizer, width=width, dtype=dtype, **how).outcomes(
+            chain(first, jobs)
+        ):
+            if ranks is None and not isinstance(rows, ImageFailure):
+                yield job, LabelSets(rows.astype(np.uint8, copy=False), labels)
+            else:
+                yield job, rows
 
     def predict(
         self,
@@ -367,36 +357,40 @@ class Smoother:
         Prediction of 1 label, noise seed 0:
           cat: stays up to 0.600
         """
-        rule = rule or self.default_rule(image)
         if self.noise.positions is not None:
             return self._predict_by_positions(image, rule, self.noise.positions, image_id)
+        from multiguard.smooth.adaptive import AdaptivePlan
+
         most = check_draws(draws)
-        live = LivePrediction(
-            self, image, rule, pilot_draws=pilot_draws, alpha=alpha, noise_seed=noise_seed, image_id=image_id
-        )
-        stops = () if radii is None else AdaptivePlan(rule, tuple(check_radii(radii)), most).stops
+        options: dict[str, Any] = {"pilot_draws": pilot_draws, "alpha": alpha, "image_id": image_id}
+        live = LivePrediction(self, image, rule, noise_seed=noise_seed, **options)
+        stops = () if radii is None else AdaptivePlan(live.rule, tuple(check_radii(radii)), most).stops
         live.draw(live.pilot_draws)
         chosen = live.prediction()
         if radii is None:
             live.draw(most)
             live.check_state()
-            options: dict[str, Any] = {"num_labels": len(live.label_names), "noise": self.settings.noise}
-            return best_of(chosen, confirm_labels(chosen.labels, live.votes, rule, alpha=alpha, **options))
+            options = {"num_labels": len(live.label_names), "noise": self.settings.noise, "alpha": alpha}
+            return best_of(chosen, confirm_labels(chosen.labels, live.votes, live.rule, **options))
         for stop in stops:
             live.draw(stop - live.draws)
             if live.settled(radii, most):
                 break
         return live.prediction()
 
-    def default_rule(self, image: Image) -> Rule:
-        """The rule where none is given, for the labels that this input shows."""
-        return default_rule(self.settings.rule_name, len(self.find_labels(self.opened(image))))
+    def rule_for(self, rule: Rule | None) -> Rule:
+        """The rule, checked; without one the default for the labels of the classifier, which must be known."""
+        labels = len(self.classifier.label_names)
+        rule = default_rule(self.settings.rule_name, labels) if rule is None else rule
+        self.settings.check_rule(rule, labels)
+        return rule
 
-    def _predict_by_positions(self, image: Image, rule: Rule, positions: int, image_id: str | None) -> Prediction:
+    def _predict_by_positions(
+        self, image: Image, rule: Rule | None, positions: int, image_id: str | None
+    ) -> Prediction:
         image = self.opened(image)
         names = self.find_labels(image)
-        self.settings.check_rule(rule, len(names))
-        name = content_id(image) if image_id is None else image_id
+        rule, name = self.rule_for(rule), content_id(image) if image_id is None else image_id
         votes = as_array(self.votes(image, positions, noise_seed=0, image_id=name), rule)
         labels = rule.returned(votes, len(names))
         options: dict[str, Any] = {"num_labels": len(names), "noise": self.noise, "alpha": 0.5, "method": "enumerated"}
@@ -454,30 +448,30 @@ class Smoother:
         >>> results.recall([0.0, 0.5, 1.0])
         array([0.5, 0.5, 0.5])
         """
-        from multiguard.evaluate import CertifyConfig, certify_votes
-        from multiguard.evaluate.config import check_methods
+        from multiguard.evaluate.certification import certify_votes
+        from multiguard.evaluate.config import CertifyConfig, check_methods
         from multiguard.smooth.dataset import VoteRun, check_labels, open_data
         from multiguard.smooth.probe import data_warnings
 
-        _check_certify(self, alpha, methods, draws)
+        adaptive = draws == "adaptive"
+        _check_certify(alpha, methods, adaptive, radii)
         dataset = open_data(self, data)
-        rule = rule or default_rule(self.settings.rule_name, len(dataset.label_names))
-        self.settings.check_rule(rule, len(dataset.label_names))
+        rule = self.rule_for(rule)
         if methods:
             check_methods(methods, rule, self.noise)
-        labelled, bands = check_labels(dataset), self.noise.enumerated
+        labelled = check_labels(dataset)
         config = CertifyConfig(alpha=alpha, methods=tuple(methods or ())).with_rule(rule)
         plan = None
-        if draws == "adaptive":
+        if adaptive:
+            from multiguard.smooth.adaptive import AdaptivePlan
+
             plan = AdaptivePlan(rule, self.noise.default_radii if radii is None else tuple(radii), max_draws, alpha)
-        elif radii is not None:
-            raise InvalidInputError("radii say when adaptive draws stop; give draws='adaptive' with them")
         run = VoteRun(
             self,
             dataset,
             draws=None if draws == "adaptive" else draws,
             adaptive=plan,
-            pilot_draws=0 if labelled or bands else pilot_draws,
+            pilot_draws=0 if labelled or self.noise.enumerated else pilot_draws,
             labelled=labelled,
             noise_seed=noise_seed,
             on_error=on_error,
@@ -485,10 +479,9 @@ class Smoother:
         )
         for warning in data_warnings(run, config.resolve(run.provenance)):
             warnings.warn(warning, stacklevel=2)
-        votes_folder, folder = (None, None) if out is None else (Path(out) / "votes", Path(out) / "certificates")
-        _say_time(run, progress)
-        with progress_bar("inputs", show=progress) as report:
-            votes = run.votes(partial(report, "voting"), votes_folder)
+        folder = None if out is None else Path(out) / "certificates"
+        with _progress(run, progress) as report:
+            votes = run.votes(partial(report, "voting"), None if out is None else Path(out) / "votes")
             source: Literal["truth", "pilot"] = "truth" if labelled else "pilot"
             results = certify_votes(config, votes, labels=source, out=folder, force=True, progress=report)
         return replace(results, images=dataset)
@@ -545,13 +538,11 @@ class Smoother:
         if not check_labels(dataset):
             raise InvalidInputError("data has no labels; a calibration needs the true ones")
         run = VoteRun(self, dataset, draws=draws, labelled=True, noise_seed=noise_seed, resumable=out is not None)
-        votes_folder, file = (None, None) if out is None else (Path(out) / "votes", Path(out) / CALIBRATION_NAME)
-        _say_time(run, progress)
-        with progress_bar("inputs", show=progress) as report:
-            votes = run.votes(partial(report, "voting"), votes_folder)
-            return Calibrated(
-                self, calibrate(config, [votes], out=file, force=True, progress=partial(report, "choosing"))
-            )
+        file = None if out is None else Path(out) / CALIBRATION_NAME
+        with _progress(run, progress) as report:
+            votes = run.votes(partial(report, "voting"), None if out is None else Path(out) / "votes")
+            found = calibrate(config, [votes], out=file, force=True, progress=partial(report, "choosing"))
+        return Calibrated(self, found)
 
     def __repr__(self) -> str:
         f = self.classifier
@@ -562,40 +553,28 @@ class Smoother:
         labels = f"{len(f.label_names)} labels ({shorten_names(f.label_names, 4)})"
         return f"Smoother({f.name}, noise={settings.noise}, {labels}, {kept}, device={settings.device!r})"
 
-    def _outcomes(
-        self, jobs: Iterable[Job], steady: bool = False, **options: Any
-    ) -> Iterator[tuple[Job, DrawVotes | ImageFailure]]:
-        self.classifier.eval()
-        jobs = iter(jobs)
-        first = list(islice(jobs, 1))
-        if not first:
-            return
-        # Only now the number of labels is known for certain: taking the first job counts them where nobody named them.
-        labels, ranks = len(self.classifier.label_names), self.settings.k_max
-        width, dtype = (packed_width(labels), np.uint8) if ranks is None else (ranks, vote_dtype(labels))
-        padded = self.settings.compiled or (steady and self.settings.device == "cpu")
-        stream = VoteStream(self.engine, self._sizer, width=width, dtype=dtype, padded=padded, **options)
-        for job, rows in stream.outcomes(chain(first, jobs)):
-            if ranks is None and not isinstance(rows, ImageFailure):
-                yield job, LabelSets(rows.astype(np.uint8, copy=False), labels)
-            else:
-                yield job, rows
 
-
-def _say_time(run: "VoteRun", show: bool) -> None:
-    """Before draws that take long, a line about how long."""
+@contextmanager
+def _progress(run: "VoteRun", show: bool) -> Iterator[Report]:
+    """A progress bar; before draws that take long, a line about how long."""
     draws, inputs = run.provenance.draws, len(run.provenance.image_ids)
     if show and draws * inputs > _MANY_DRAWS and (seconds := run.seconds()) > _LONG:
         sys.stderr.write(f"{inputs} inputs x {draws} draws take about {time_words(seconds)}\n")
+    with progress_bar("inputs", show=show) as report:
+        yield report
 
 
-def _check_certify(smoother: Smoother, alpha: float, methods: Sequence[Method] | None, draws: int | str | None) -> None:
+def _check_certify(
+    alpha: float, methods: Sequence[Method] | None, adaptive: bool, radii: Sequence[float] | None
+) -> None:
     """Raises `InvalidInputError` for arguments of `Smoother.certify` that are wrong whatever the data is."""
     if isinstance(methods, str):
         raise InvalidInputError(f"methods is the text {methods!r}; give a list of methods, such as methods=['joint']")
-    if draws == "adaptive" and any(method != "betting" for method in methods or ()):
+    if adaptive and any(method != "betting" for method in methods or ()):
         raise InvalidInputError(
             f"methods is {list(methods or ())}, and only 'betting' holds for adaptive draws; give a fixed number of "
             "draws, such as draws=1000"
         )
+    if radii is not None and not adaptive:
+        raise InvalidInputError("radii say when adaptive draws stop; give draws='adaptive' with them")
     check_alpha(alpha)

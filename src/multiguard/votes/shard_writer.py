@@ -1,4 +1,4 @@
-"""Writing votes shard by shard, to a folder or to memory; in a folder a run that was killed is resumed."""
+"""Writing votes shard by shard; a run that was killed is resumed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -12,7 +12,6 @@ from multiguard.votes.shards import (
     MANIFEST_NAME,
     Manifest,
     Shard,
-    check_shard,
     load_manifest,
     open_shard,
     read_rows,
@@ -34,7 +33,7 @@ class VotesWriter:
     The draws of an image are to be in the order in which they were drawn: a certificate may bet on one after the other.
 
     Args:
-        folder: The folder, created if missing; None keeps the votes in memory.
+        folder: The folder, created if missing.
         provenance: All that determines the votes.
         shard_images: The number of images per shard.
         keep_failures: Whether a shard with image failures counts as done; otherwise it is voted on again.
@@ -46,7 +45,7 @@ class VotesWriter:
 
     def __init__(
         self,
-        folder: str | Path | None,
+        folder: str | Path,
         provenance: Provenance,
         *,
         shard_images: int = 64,
@@ -58,10 +57,7 @@ class VotesWriter:
     ) -> None:
         self._keep_failures, self._main = keep_failures, main
         self._shards: dict[int, Shard] = {}
-        self._rows: dict[int, Sequence[VoteRow]] | None = {} if folder is None else None
         self.manifest = Manifest(provenance, shard_images)
-        if folder is None:
-            return
         self._folder = Path(folder)
         if main:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -89,27 +85,20 @@ class VotesWriter:
 
     def write(self, index: int, rows: Sequence[VoteRow], failures: Sequence[ImageFailure] = ()) -> None:
         """Write one shard atomically: the votes of its images, in order, and its images that failed."""
-        if self._rows is None:
-            self._shards[index] = write_shard(self._folder, self.manifest, index, rows, failures)
-        else:
-            check_shard(self.manifest, index, rows, failures)
-            self._rows[index], self._shards[index] = rows, Shard("", tuple(failures))
+        self._shards[index] = write_shard(self._folder, self.manifest, index, rows, failures)
         self._finish_if_complete()
 
     def finish(self) -> None:
         """Check the shards that other writers have written since, and finish the manifest if all are there."""
-        for index in self.missing() if self._rows is None else ():
+        for index in self.missing():
             if (self._folder / shard_name(index)).exists():
                 with suppress(VotesError) if self.manifest.extends else nullcontext():  # one that is not extended yet
                     self._accept({index: read_shard(self._folder, self.manifest, index)[0]})
         self._finish_if_complete()
 
     def votes(self) -> Votes:
-        """Return the votes, once all shards are there; from a folder they pass every check of `read_votes`."""
-        if self._rows is None:
-            return read_votes(self._folder)
-        rows = [row for index in sorted(self._rows) for row in self._rows[index]]
-        return Votes.of(self.manifest.provenance, rows, self.manifest.failures)
+        """Return the votes, once all shards are there; they pass every check of `read_votes`."""
+        return read_votes(self._folder)
 
     def started(self, index: int) -> dict[str, VoteRow]:
         """Return the rows of a shard in the run that is extended, by image id; none for a new run."""
@@ -155,8 +144,7 @@ class VotesWriter:
         if self._main and not self.manifest.finished and not self.missing():
             shards = tuple(self._shards[index] for index in range(self.manifest.shard_count))
             self.manifest = replace(self.manifest, shards=shards, extends=None)
-            if self._rows is None:
-                self.manifest.save(self._folder)
+            self.manifest.save(self._folder)
 
 
 def _stored_manifest(folder: Path, *, main: bool, damaged_ok: bool) -> Manifest | None:
