@@ -1,19 +1,25 @@
-"""The pages of the command and of its settings: what each `--help` and each config says, taken from the code."""
+"""The parts of pages that are taken from the code: the help of commands, the settings, and a recipe."""
 
+from importlib.resources import files
 from typing import Any
 
 from typer.main import get_command
 from typer.testing import CliRunner
 
-_COMMANDS, _SETTINGS = "<!-- every command -->", "<!-- every setting -->"
+_COMMANDS, _SETTINGS, _RECIPE = "<!-- every command -->", "<!-- every setting -->", "<!-- recipe digits -->"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """The page with the help of every command, or every setting, in place of its marker."""
-    for marker, text in ((_COMMANDS, _all_help), (_SETTINGS, settings)):
+    """The page with what its marker stands for."""
+    for marker, text in ((_COMMANDS, _all_help), (_SETTINGS, settings), (_RECIPE, _recipe)):
         if marker in markdown:
             markdown = markdown.replace(marker, text())
     return markdown
+
+
+def _recipe() -> str:
+    text = (files("multiguard") / "recipes" / "digits.yaml").read_text(encoding="utf-8")
+    return f"```yaml\n{text}```"
 
 
 def _all_help() -> str:
