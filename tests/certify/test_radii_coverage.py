@@ -136,8 +136,8 @@ def undivided_singles(alpha: float, rivals: int, together: int, depth: int):
 @pytest.mark.parametrize(
     ("of", "wrong_levels"),
     [
-        ("joint.floor_levels", lambda alpha, labels, out, depth: np.full(out, alpha)),
-        ("joint.floor_levels", lambda alpha, labels, out, depth: np.append(0.9 * alpha, np.full(out - 1, 1e-9))),
+        ("joint.floor_levels", lambda alpha, labels, depth, out: np.full(out, alpha)),
+        ("joint.floor_levels", lambda alpha, labels, depth, out: np.append(0.9 * alpha, np.full(out - 1, 1e-9))),
         (
             "joint._ceiling_levels",
             lambda alpha, rivals, most, depth: (alpha, [np.full(s + 1, alpha) for s in range(most)]),

@@ -26,7 +26,7 @@ each floor and ceiling again, and is divided inside one U or one V only. `docs/t
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from math import comb
 
 import numpy as np
@@ -42,71 +42,50 @@ from multiguard.certify.rules import Threshold, TopK
 _MOST_EVENTS = 10**80
 # The fraction of the floors' alpha for single labels, chosen on half of the COCO images.
 SINGLES_IN = 0.9
+Bound = Callable[[Floats, Floats, Floats], Floats]  # of masses among draws, each failing with a level
+# From |U| and the number of layers of L the levels of the bound of each of the labels and of each layer.
+Spend = Callable[[int, int], tuple[float, float]]
 
 
-# Levels that together spend one alpha: of the bounds on subsets of 1, 2, ..., `out` labels of one U; and where there
-# are too many labels for subsets, of each of `out` labels and of each layer of L.
-Spending = tuple[Callable[[int], Floats], Callable[[int, int], tuple[float, float]]]
+def floor_levels(alpha: float, labels: int, depth: int, out: int) -> Floats:
+    """(out,) the level of each bound on a subset of 1, 2, ..., `out` labels of L, so that all floors spend alpha.
 
-
-def within_u(alpha: float, k_prime: int) -> Spending:
-    """Each U spends alpha: an equal part for each size of subsets, or a half each for single labels and for layers."""
-
-    def many(out: int, layers: int) -> tuple[float, float]:
-        half = alpha / (2 if layers else 1)
-        return half / out, half / max(layers, 1)
-
-    return lambda out: levels(alpha, out, k_prime), many
-
-
-def across_floors(alpha: float, labels: int, depth: int) -> Spending:
-    """All floors together spend alpha: each label has its bound once for all, and a draw hits `depth` of them at most.
-
-    The rest is for the floors e < d, as much for each, and then for the sizes of subsets of one U; with too many labels
-    it is for the layers of L, once for all.
+    Each label has its bound once for all floors, and a draw hits `depth` of them at most. The rest is for the floors
+    e < d, as much for each, and then for the sizes of subsets of one U.
     """
-    single, rest = SINGLES_IN * alpha / labels, (1 - SINGLES_IN) * alpha
-    return lambda out: floor_levels(alpha, labels, out, depth), lambda out, layers: (single, rest / depth)
-
-
-def floor_levels(alpha: float, labels: int, out: int, depth: int) -> Floats:
-    """(out,) the level of each bound on a subset of 1, 2, ..., `out` labels of L, so that all floors spend alpha."""
     if labels == 1:
         return np.array([alpha])
     one_floor = (1 - SINGLES_IN) * alpha / (labels - 1)
     return np.append(SINGLES_IN * alpha / labels, levels(one_floor, out, depth, smallest=2))
 
 
-def weakest_out(
-    group: Group, sizes: range, k_prime: int, spending: Spending, bounds: Bounds
-) -> "SubsetSide | OverlapSide":
-    """A function of r: for each size e the least, over U in L with |U| = d - e + 1, lower bound of max over U of p*.
-
-    The images have d >= 1 labels, and `k_prime` is the most labels that a draw can hit.
-    """
-    side = SubsetSide if group.num_true <= MOST_SUBSET_LABELS else OverlapSide
-    return side(group, sizes, k_prime, spending, bounds)
-
-
 class SubsetSide:
-    """r -> min over U of max over S in U of A(S), from every subset of L; rows are sizes by images."""
+    """r -> for each size the worst, over all sets of that many labels of the groups' L, of the best subset's bound.
 
-    def __init__(self, group: Group, sizes: range, k_prime: int, spending: Spending, bounds: Bounds) -> None:
-        self.members = subset_sizes(group.num_true)
-        self.outs = [group.num_true - e + 1 for e in sizes]
-        mass = layer_mass(group, k_prime)
-        lower = np.zeros((len(sizes), *mass.shape))
-        for row, out in enumerate(self.outs):
-            inside = np.flatnonzero((self.members >= 1) & (self.members <= out))
-            level = spending[0](out)[self.members[inside] - 1]
-            lower[row][:, inside] = bounds.lower(mass[:, inside], group.draws[:, None, None], level[:, None])
-        self.layers = Layers.of(lower.reshape(-1, *mass.shape[1:]), 1 / np.maximum(self.members, 1), group.shift)
+    The bound is of the mean of p* over a subset, from layers of at most `depth` hits. `each` has the levels of subsets
+    of 1, 2, ... labels, as many as the set has. Rows are sizes by images.
+    """
+
+    def __init__(self, group: Group, depth: int, each: Sequence[Floats], bound: Bound, *, is_upper: bool) -> None:
+        self.members, self.sizes, self.is_upper = subset_sizes(group.num_true), [len(own) for own in each], is_upper
+        mass = layer_mass(group, depth)
+        bounds = np.full((len(each), *mass.shape), float(is_upper))
+        for row, own in zip(bounds, each, strict=True):
+            inside = np.flatnonzero((self.members >= 1) & (self.members <= len(own)))
+            level = own[self.members[inside] - 1]
+            row[:, inside] = bound(mass[:, inside], group.draws[:, None, None], level[:, None])
+        present = np.arange(1, mass.shape[2] + 1) <= self.members[:, None]
+        flat = bounds.reshape(-1, *mass.shape[1:])
+        self.layers = Layers.of(flat, 1 / np.maximum(self.members, 1), group.shift, present)
 
     def __call__(self, r: Floats) -> Floats:
         """(rows,) the bound at each row's r."""
-        best = best_within(self.layers.moved(-r), np.maximum).reshape(len(self.outs), -1, len(self.members))
-        weakest = [row[:, self.members == out].min(axis=1) for row, out in zip(best, self.outs, strict=True)]
-        return np.concatenate(weakest)
+        better, worst = (np.minimum, np.maximum) if self.is_upper else (np.maximum, np.minimum)
+        means = self.layers.moved(r if self.is_upper else -r)
+        means[:, 0] = np.inf if self.is_upper else -np.inf
+        best = best_within(means, better).reshape(len(self.sizes), -1, len(self.members))
+        each = (worst.reduce(row[:, self.members == size], axis=1) for row, size in zip(best, self.sizes, strict=True))
+        return np.concatenate(list(each))
 
 
 class OverlapSide:
@@ -116,16 +95,16 @@ class OverlapSide:
     least h - (e - 1) of U, the layers of L from e on serve every U.
     """
 
-    def __init__(self, group: Group, sizes: range, k_prime: int, spending: Spending, bounds: Bounds) -> None:
-        terms = [self._terms(group, e, k_prime, spending, bounds) for e in sizes]
+    def __init__(self, group: Group, sizes: range, k_prime: int, spend: Spend, bounds: Bounds) -> None:
+        terms = [self._terms(group, e, k_prime, spend, bounds) for e in sizes]
         self.singles = Layers.stack([singles for singles, _ in terms], absent=0.0)
         self.overlaps = Layers.stack([overlaps for _, overlaps in terms], absent=0.0)
 
     @staticmethod
-    def _terms(group: Group, e: int, k_prime: int, spending: Spending, bounds: Bounds) -> tuple[Layers, Layers]:
+    def _terms(group: Group, e: int, k_prime: int, spend: Spend, bounds: Bounds) -> tuple[Layers, Layers]:
         out = group.num_true - e + 1
         deep = max(0, min(k_prime, group.num_true) - e + 1)
-        each_label, each_layer = spending[1](out, deep)
+        each_label, each_layer = spend(out, deep)
         draws = group.draws[:, None]
         single = -np.sort(-bounds.lower(group.mass_on_labels, draws, each_label), axis=1)[:, e - 1 :]
         taken = np.arange(1, out + 1)
@@ -139,6 +118,19 @@ class OverlapSide:
         """(rows,) the bound at each row's r."""
         best: Floats = np.maximum(self.singles.moved(-r).max(axis=1), self.overlaps.moved(-r)[:, 0])
         return best
+
+
+def _weakest_out(
+    group: Group, sizes: range, k_prime: int, few: Callable[[int], Floats], spend: Spend, bounds: Bounds
+) -> Callable[[Floats], Floats]:
+    """A function of r: for each size e the least, over U in L with |U| = d - e + 1, lower bound of max over U of p*.
+
+    The images have d >= 1 labels, a draw hits `k_prime` of them at most; `few` are the levels of subsets of one U.
+    """
+    if group.num_true <= MOST_SUBSET_LABELS:
+        each = [few(group.num_true - e + 1) for e in sizes]
+        return SubsetSide(group, k_prime, each, bounds.lower, is_upper=False)
+    return OverlapSide(group, sizes, k_prime, spend, bounds)
 
 
 def levels(alpha: float, members: int, k_prime: int, smallest: int = 1) -> Floats:
@@ -209,7 +201,13 @@ def joint_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Float
     if not sizes:
         return group.with_certain_sizes([], rule.k)
     one_size = alpha / len(sizes)
-    left = weakest_out(group, sizes, rule.k_prime, within_u(FRACTION_U * one_size, rule.k_prime), bounds)
+    spent = FRACTION_U * one_size
+
+    def spend(out: int, layers: int) -> tuple[float, float]:
+        half = spent / (2 if layers else 1)
+        return half / out, half / max(layers, 1)
+
+    left = _weakest_out(group, sizes, rule.k_prime, lambda out: levels(spent, out, rule.k_prime), spend, bounds)
     right = Layers.stack([_right_side(group, e, rule, one_size, bounds) for e in sizes], absent=np.inf)
     r = crossing(left, lambda r: right.moved(r).min(axis=1), right.rows, group.shift)
     return group.with_certain_sizes(np.split(r, len(sizes)), rule.k)
@@ -245,7 +243,9 @@ def joint_floors(group: Group, rule: Threshold, alpha: float, bounds: Bounds) ->
     """(images, d) the r up to which at least 1, 2, ..., d labels of L stay in, all at once with 1 - alpha."""
     d = group.num_true
     depth = rule.hits_at_most(d)
-    kept = weakest_out(group, range(1, d + 1), depth, across_floors(alpha, d, depth), bounds)
+    once = SINGLES_IN * alpha / d, (1 - SINGLES_IN) * alpha / depth
+    few = partial(floor_levels, alpha, d, depth)
+    kept = _weakest_out(group, range(1, d + 1), depth, few, lambda out, layers: once, bounds)
     r = crossing(kept, lambda r: np.full(len(r), rule.t), group.images * d, group.shift).reshape(d, -1).T
     return np.maximum.accumulate(r[:, ::-1], axis=1)[:, ::-1]
 
@@ -264,7 +264,8 @@ def joint_ceilings(group: Group, rule: Threshold, alpha: float, bounds: Bounds) 
     together = suspects.num_true
     depth = rule.hits_at_most(together)
     single, each = _ceiling_levels(alpha, rivals, together, depth)
-    among, other = _SuspectSide(suspects, depth, each, bounds), _no_suspect(group, [level[0] for level in each], bounds)
+    among = SubsetSide(suspects, depth, each, bounds.upper, is_upper=True)
+    other = _no_suspect(group, [level[0] for level in each], bounds)
     few = crossing(
         lambda r: np.full(len(r), rule.t),
         lambda r: np.maximum(among(r), other.moved(r)[:, 0]),
@@ -303,36 +304,6 @@ def _ceiling_levels(alpha: float, rivals: int, together: int, depth: int) -> tup
     parts = (1 + 1 / together) / (sizes * (sizes + 1))
     each = [levels((1 - SINGLES_OUT) * alpha * part, size, depth) for size, part in enumerate(parts, start=1)]
     return single, [np.append(max(single, level[0]), level[1:]) for level in each]
-
-
-class _SuspectSide:
-    """r -> max over V among the suspects of min over T in V of the mean of p* over T; rows are |V| by images.
-
-    `each` holds for each |V| the levels of the bounds on a T of 1, 2, ..., |V| labels; a draw hits `depth` at most.
-    """
-
-    def __init__(self, suspects: Group, depth: int, each: Sequence[Floats], bounds: Bounds) -> None:
-        self.members = subset_sizes(suspects.num_true)
-        self.sizes = range(1, len(each) + 1)
-        mass = layer_mass(suspects, depth)
-        rows = [self._rows(suspects, mass, level, bounds) for level in each]
-        present = np.arange(1, depth + 1) <= self.members[:, None]
-        self.layers = Layers.of(np.concatenate(rows), 1 / np.maximum(self.members, 1), suspects.shift, present)
-
-    def _rows(self, suspects: Group, mass: Floats, level: Floats, bounds: Bounds) -> Floats:
-        """(images, 2^w, w) the layers of every T that fits into a V with as many labels as levels."""
-        inside = np.flatnonzero((self.members >= 1) & (self.members <= len(level)))
-        members = self.members[inside][:, None]
-        counted = bounds.upper(mass[:, inside], suspects.draws[:, None, None], level[members - 1])
-        layers = np.ones_like(mass)
-        layers[:, inside] = counted
-        return layers
-
-    def __call__(self, r: Floats) -> Floats:
-        means = self.layers.moved(r)
-        means[:, 0] = np.inf
-        least = best_within(means, np.minimum).reshape(len(self.sizes), -1, len(self.members))
-        return np.concatenate([row[:, self.members == v].max(axis=1) for row, v in zip(least, self.sizes, strict=True)])
 
 
 def _no_suspect(group: Group, each: Sequence[float], bounds: Bounds) -> Layers:
