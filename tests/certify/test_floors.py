@@ -113,17 +113,6 @@ def test_exact_limit() -> None:
     assert joint > 0.9
 
 
-def test_tight_limit() -> None:
-    """One label: the certificate is tight, so the limit lies at it."""
-    sets, chances = np.array([[True], [False]]), np.array([0.9, 0.1])
-    kept = exact_radii(sets, chances, [0], Threshold(0.5), sigma=1.0).true[0]
-    assert kept == pytest.approx(ndtri(0.9), abs=1e-9)
-    assert kept <= floor_limit(sets, chances, [0], threshold=0.5, e=1) < kept + 0.06
-    barred = exact_radii(sets, chances[::-1], [], Threshold(0.5), sigma=1.0).false[0]
-    assert barred == pytest.approx(ndtri(0.9), abs=1e-9)
-    assert barred <= ceiling_limit(sets, chances[::-1], [], threshold=0.5, m=0) < barred + 0.06
-
-
 def test_exclusive_labels() -> None:
     """Two wrong labels at 0.4, never together: one may pass 0.5 soon, both only after 0.8 has become 1."""
     sets, chances = np.array([[True, False], [False, True], [False, False]]), np.array([0.4, 0.4, 0.2])
@@ -192,14 +181,3 @@ def test_joint_above_its_singles(case) -> None:
     for side, share in ((0, 0.9), (1, 0.7)):
         single = radii_of(case, method="independent", alpha=share * 0.01)[side]
         assert np.all(radii_of(case)[side] >= single - 1e-9)
-
-
-@settings(max_examples=20, deadline=None)
-@given(set_votes(), st.integers(0, 2**32))
-def test_order_invariance(case, seed: int) -> None:
-    """The order of draws and labels does not matter."""
-    hits, labels, threshold = case
-    rng = np.random.default_rng(seed)
-    mixed = (rng.permutation(hits, axis=0), rng.permutation(labels), threshold)
-    for one, other in zip(radii_of(case), radii_of(mixed), strict=True):
-        np.testing.assert_array_equal(one, other)

@@ -145,28 +145,6 @@ def test_resolve() -> None:
             resolve_noise(sigma, noise)  # type: ignore[arg-type]
 
 
-class Named:
-    """A sampler that says what it was asked for."""
-
-    def gaussian(self, sigma: float) -> tuple[object, ...]:
-        return "gaussian", sigma
-
-    def uniform(self, half_width: float) -> tuple[object, ...]:
-        return "uniform", half_width
-
-    def pixels(self, keep: int, pixels: int) -> tuple[object, ...]:
-        return "pixels", keep, pixels
-
-    def band(self, width: int, columns: int) -> tuple[object, ...]:
-        return "band", width, columns
-
-
-def test_sample() -> None:
-    """Each noise asks a sampler for what it is made of."""
-    found = [noise.sample(Named()) for noise in NOISES]
-    assert found == [("gaussian", 0.5), ("uniform", 0.3), ("pixels", 3, 20), ("band", 2, 12)]
-
-
 def test_shapes() -> None:
     """An ablation is for images of one size, other noises for every input."""
     for noise in NOISES:

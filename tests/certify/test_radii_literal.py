@@ -94,13 +94,6 @@ def random_ranked_hits(rng: np.random.Generator, c: int, k_prime: int) -> np.nda
     return hits_from_ranked(ranked, k_prime=k_prime, num_labels=c)
 
 
-def test_rival_sets() -> None:
-    """The closed form of the right side covers every set of rivals, and is below that of the votes of labels alone."""
-    below, _, gain = literal.check_ranks(cases=60)
-    assert below <= 1e-12
-    assert gain > 0.01
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_rival_layers(seed: int) -> None:
     """Each layer of each set of rivals is what loops count, and no set of rivals has more draws in it."""
@@ -142,15 +135,3 @@ def test_batch(method: str) -> None:
             np.testing.assert_array_equal(radii.row, certified_radii(rows, true, rule, **options).row)
         else:
             assert radii.true.shape == (0,)
-
-
-def test_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks do not change the radii."""
-    rng = np.random.default_rng(9)
-    ranked = [random_ranked(rng, labels=12, depth=3, draws=100, spread=3.0) for _ in range(30)]
-    labels = [rng.choice(12, 3, replace=False) for _ in ranked]
-    whole = certified_radii_batch(ranked, labels, TopK(4, 3), num_labels=12, sigma=0.5, method="joint")
-    monkeypatch.setattr("multiguard.certify.draws._NUMBERS_AT_A_TIME", 100)
-    pieces = certified_radii_batch(ranked, labels, TopK(4, 3), num_labels=12, sigma=0.5, method="joint")
-    for one, other in zip(whole, pieces, strict=True):
-        np.testing.assert_array_equal(one.true, other.true)
