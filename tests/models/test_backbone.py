@@ -99,12 +99,14 @@ def test_replaced_head(tmp_path):
 def test_wrong_body(tmp_path):
     """A body that does not match is refused."""
     save_file(build_backbone("cnn:8", 3).network.state_dict(), tmp_path / "w.safetensors")
-    with pytest.raises(ModelError, match=r"'stages.0.weight' has shape \(8, 3, 5, 5\) where \(4, 3, 5, 5\)"):
+    with pytest.raises(
+        ModelError, match=r"'stages.0.weight' has shape \(8, 3, 5, 5\), and the network needs \(4, 3, 5, 5\)"
+    ):
         build_backbone("cnn:4", 3, str(tmp_path / "w.safetensors"))
     partial = build_backbone("cnn:4", 3).network.state_dict()
     del partial["stages.3.weight"]
     save_file(partial, tmp_path / "p.safetensors")
-    with pytest.raises(ModelError, match=r"no tensor 'stages\.3\.weight'"):
+    with pytest.raises(ModelError, match=r"'stages\.3\.weight' has shape none, and the network needs \("):
         build_backbone("cnn:4", 3, str(tmp_path / "p.safetensors"))
 
 

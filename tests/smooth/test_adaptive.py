@@ -15,8 +15,7 @@ from toy import Images, linear
 from multiguard.certify import Gaussian, Threshold, TopK
 from multiguard.certify.stopping import outlooks
 from multiguard.data.image import image_hash
-from multiguard.data.sample import Sample
-from multiguard.errors import DataError, InvalidInputError, VotesError
+from multiguard.errors import InvalidInputError, VotesError
 from multiguard.models import load
 from multiguard.smooth import AdaptivePlan, Smoother, adaptive, vote_dataset
 from multiguard.votes import LabelSets, read_votes
@@ -182,29 +181,6 @@ def test_progress(tmp_path):
     assert calls == [(done, 9) for done in range(1, 10)]
 
 
-class Failing(Images):
-    broken = True
-
-    def __getitem__(self, index: int, /) -> Sample:
-        if self.broken and index == 18:
-            raise DataError("image-18.jpg: cannot be decoded")
-        return super().__getitem__(index)
-
-
-def test_resume(tmp_path):
-    """An interrupted run resumes and ends with the same votes."""
-    images, arguments = Failing(20), {"adaptive": TOP_K, "noise_seed": 0, "shard_images": 1}
-    with pytest.raises(DataError, match="image-18"):
-        vote_dataset(smoother(), images, tmp_path / "a", **arguments)
-    before = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "a").glob("*.parquet")}
-    assert 1 <= len(before) <= 18
-    images.broken = False
-    vote_dataset(smoother(), images, tmp_path / "a", **arguments)
-    assert {name: (tmp_path / "a" / name).stat().st_mtime_ns for name in before} == before
-    vote_dataset(smoother(), Images(20), tmp_path / "b", **arguments)
-    assert same_votes(tmp_path / "a", tmp_path / "b")
-
-
 @PLANS
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_separate_pilot_draws(tmp_path, plan, adaptive):
@@ -226,15 +202,6 @@ def test_separate_pilot_draws(tmp_path, plan, adaptive):
         pilot = one.votes(sample.image, 30, noise_seed=0, image_id=sample.id, stream="pilot")
         stored = votes.pilot_ranked(position) if plan is TOP_K else votes.pilot_hits(position)
         assert np.array_equal(stored, pilot if plan is TOP_K else pilot.hits())
-
-
-def test_unlabelled_run(tmp_path):
-    """A run without labels stores none."""
-    vote_dataset(smoother(), Images(3), tmp_path, draws=5, pilot_draws=5, labelled=False, noise_seed=0)
-    votes = read_votes(tmp_path)
-    assert [row.labels for row in votes] == [()] * 3
-    with pytest.raises(VotesError, match="no ground truth"):
-        _ = votes.labels
 
 
 @pytest.mark.parametrize(

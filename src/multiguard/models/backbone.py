@@ -194,12 +194,8 @@ def _fill(network: nn.Module, file: str | None, heads: tuple[str, ...]) -> tuple
     unmatched += [name for name in given if name not in wanted]
     wrong = [name for name in unmatched if not name.startswith(tuple(f"{head}." for head in heads))]
     if wrong:
-        name = wrong[0]
-        what = f"no tensor '{name}', which the network needs"
-        if name not in wanted:
-            what = f"a tensor '{name}' that the network does not have"
-        elif name in given:
-            what = f"tensor '{name}' has shape {tuple(given[name].shape)} where {tuple(wanted[name].shape)} is needed"
+        has, needs = (str(tuple(each[wrong[0]].shape)) if wrong[0] in each else "none" for each in (given, wanted))
+        what = f"tensor '{wrong[0]}' has shape {has}, and the network needs {needs}"
         raise ModelError(f"{path}: {what} ({len(wrong)} such tensors)")
     network.load_state_dict(fits, strict=False)
     return tuple(name for name in unmatched if name in wanted), digest

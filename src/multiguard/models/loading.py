@@ -1,6 +1,6 @@
 """Loading any kind of base classifier by its spec."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -174,36 +174,27 @@ def load(
     spec = parse_spec(model)
     if spec.kind in ("folder", "yaml"):
         options.refuse_all(spec.target)
-    return _LOADERS[spec.kind](spec.target, options)
+    return _load_named(spec.kind, spec.target, options)
 
 
-def _load_folder(folder: str, _: ModelOptions) -> Classifier:
-    """The exported form of a built-in model, which needs no torch; any other folder's network."""
-    if (found := load_exported(Path(folder))) is not None:
-        return found
-    from multiguard.models.model_folder import load_folder
+def _load_named(kind: Kind, target: str, options: ModelOptions) -> Classifier:
+    """The model of a name; torch is imported only where it runs the model."""
+    if kind == "onnx":
+        return load_onnx(target, options)
+    if kind == "code":
+        return load_code(target, options)
+    if kind == "yaml":
+        return load_model(ModelConfig(target))
+    if kind == "hf":
+        from multiguard.models.huggingface import load_hf
 
-    return load_folder(folder)
+        return load_hf(target, options)
+    if kind == "folder":
+        if (exported := load_exported(Path(target))) is not None:
+            return exported
+        from multiguard.models.model_folder import load_folder
 
-
-def _load_network(name: str, options: ModelOptions) -> Classifier:
+        return load_folder(target)
     from multiguard.models.backbone import load_network
 
-    return load_network(name, options)
-
-
-def _load_hf(folder: str, options: ModelOptions) -> Classifier:
-    from multiguard.models.huggingface import load_hf
-
-    return load_hf(folder, options)
-
-
-_LOADERS: dict[Kind, Callable[[str, ModelOptions], Classifier]] = {
-    "folder": _load_folder,
-    "network": _load_network,
-    "timm": lambda name, options: _load_network(f"timm:{name}", options),
-    "hf": _load_hf,
-    "onnx": load_onnx,
-    "yaml": lambda file, _: load_model(ModelConfig(file)),
-    "code": load_code,
-}
+    return load_network(f"timm:{target}" if kind == "timm" else target, options)

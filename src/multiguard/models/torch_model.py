@@ -1,9 +1,8 @@
 """Base classifiers that run in torch: modules, and functions of tensors."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from itertools import groupby
 from typing import Any, Self
 
 import numpy as np
@@ -180,14 +179,16 @@ def state_sums(module: nn.Module) -> str:
     for name, tensor in _state(module):
         digest.update(_described(name, tensor))
         flat = (torch.view_as_real(tensor) if tensor.is_complex() else tensor).contiguous().flatten()
-        whole = flat.view(_WORDS[flat.element_size()])
-        words += [whole] if len(whole) <= _WORDS_AT_ONCE else torch.split(whole, _WORDS_AT_ONCE)
-    words.sort(key=lambda each: (str(each.device), str(each.dtype)))
-    # Tensor by tensor it takes 77 ms on an H200 for 540 small tensors, in groups 3 ms.
-    groups = groupby(words, key=lambda each: (each.device, each.dtype))
-    sums = [_weighted_sum(torch.cat(part)) for _, group in groups for part in _parts(group)]
-    for part in sums:  # all are on their way before the first is waited for
-        digest.update(part.cpu().numpy().data)
+        words += torch.split(flat.view(_WORDS[flat.element_size()]), _WORDS_AT_ONCE)
+    sums, device = list[Tensor](), words[0].device if words else None
+    while words:  # many small tensors have one sum, since each sum that is waited for takes longer than it is computed
+        part, size = list[Tensor](), 0
+        while words and size < _WORDS_AT_ONCE:
+            part.append(words.pop().to(device, torch.int64))
+            size += len(part[-1])
+        sums.append(_weighted_sum(torch.cat(part)))
+    for each in sums:
+        digest.update(each.cpu().numpy().data)
     return digest.hexdigest()
 
 
@@ -202,21 +203,8 @@ def _described(name: str, tensor: Tensor) -> bytes:
     return f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode()
 
 
-def _parts(words: Iterable[Tensor]) -> Iterator[list[Tensor]]:
-    """The tensors in groups of bounded size."""
-    part, size = list[Tensor](), 0
-    for each in words:
-        part.append(each)
-        size += len(each)
-        if size >= _WORDS_AT_ONCE:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
-
-
 def _weighted_sum(words: Tensor) -> Tensor:
     """The sum of whole numbers times odd weights that look random, modulo 2^64."""
     weights = torch.arange(1, len(words) + 1, device=words.device) * _MULTIPLIERS[0]
     weights = ((weights ^ (weights >> 31)) * _MULTIPLIERS[1]) ^ (weights >> 17)
-    return (words.to(torch.int64) * (weights | 1)).sum()
+    return (words * (weights | 1)).sum()
