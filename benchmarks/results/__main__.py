@@ -25,9 +25,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from multiprocessing import Process
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from benchmarks.results import blocks, figure_rows
 from benchmarks.results.comparison import comparison_block
@@ -65,8 +63,6 @@ def main() -> None:
     options = _arguments()
     made, commit, evidence = dict[str, str](), _commit(), options.evidence and Evidence(options.evidence)
     if evidence is not None:
-        if options.two:
-            Process(target=_from_the_end, args=(options.evidence,), daemon=True).start()
         made |= coco_blocks(evidence, options.out)
     if options.comparison is not None:
         made |= _timed("comparison", lambda: comparison_block(Evidence(options.comparison).compared(), options.out))
@@ -205,13 +201,6 @@ def _draws_parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Make]]:
     yield "distance", lambda: distance_block(source, more, get("clean/votes"), attacks, (MAIN, STRICT))
 
 
-def _from_the_end(folder: Path) -> None:
-    """Make all parts, the last one first, for the radii that are kept alone."""
-    with TemporaryDirectory() as scratch:
-        for _, make in reversed(list(_parts(Evidence(folder), Path(scratch)))):
-            make()
-
-
 def _timed(name: str, make: Make) -> dict[str, str]:
     start = time.perf_counter()
     made = make()
@@ -262,7 +251,6 @@ def write(page: Path, made: Mapping[str, str], commit: str) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("evidence", type=Path, nargs="?", help="the folder of votes folders")
-    parser.add_argument("--two", action="store_true", help="a second process, which starts at the end")
     parser.add_argument(
         "--comparison", type=Path, metavar="EVIDENCE", help="the comparison that decides on the default method"
     )
