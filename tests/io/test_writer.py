@@ -1,7 +1,6 @@
 """A result is replaced as a whole, and only where multiguard wrote what is there."""
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -54,51 +53,6 @@ def test_no_request(tmp_path):
             (stage / "head").touch()
     with pytest.raises(InvalidInputError, match="made with other settings"), staged(tmp_path / "head", None, kind="a"):
         pass
-
-
-class Killed(BaseException):
-    """The process ends here: nothing of it runs any more."""
-
-
-def kill_at(monkeypatch, number):
-    """End the process before the file operation of this number; the folder stays as it is then."""
-    left = iter(range(number))
-
-    def stepwise(work):
-        def step(*args, **more):
-            if next(left, None) is None:
-                raise Killed
-            return work(*args, **more)
-
-        return step
-
-    for owner, name in ((Path, "replace"), (Path, "unlink"), (os, "fsync"), (Path, "chmod")):
-        monkeypatch.setattr(owner, name, stepwise(getattr(owner, name)))
-    monkeypatch.setattr("shutil.rmtree", lambda *args, **more: None)
-
-
-@pytest.mark.parametrize("before", [None, "one"])
-def test_kills(tmp_path, monkeypatch, before):
-    """Killed before any file operation, the old or the new head is there; the same command completes it."""
-    for number in range(100):
-        home = tmp_path / str(number)
-        if before:
-            write(home, before, followers=("a", "old"))
-        with monkeypatch.context() as patched:
-            kill_at(patched, number)
-            try:
-                write(home, "two", force=True)
-                break
-            except Killed:
-                pass
-        head = home / "head"
-        assert (head.read_text() if head.exists() else None) in (before, "two")
-        found = texts(home)
-        assert all(text == f"{found['head']} {name[5:]}" for name, text in found.items() if name[:5] == "more/")
-        write(home, "two", force=found.get("head") == "one")
-        assert texts(home) == complete("two")
-        assert not [path for path in home.iterdir() if path.suffix == ".part"]
-    assert number > 8
 
 
 def test_failure(tmp_path):

@@ -1,11 +1,7 @@
 """A votes folder after any accident ends as if there had been none."""
 
-import contextlib
-import os
 import re
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
 from tests.votes.test_shards import DAMAGES, truncated
@@ -102,42 +98,6 @@ def test_accident(folder, finished, accident):
     accident(folder)
     write(folder, RUN)
     assert contents(folder) == finished
-
-
-def test_kill_at_every_step(tmp_path, finished):
-    """A process that dies before any one of its steps on files leaves what the next one resumes, bit for bit."""
-    deaths = 0
-    for step in range(1, 200):
-        child = os.fork()
-        if child == 0:
-            die_at(step)
-            write(tmp_path / "votes", RUN)
-            os._exit(0)
-        if os.waitpid(child, 0)[1] == 0:
-            break
-        deaths += 1
-        if (tmp_path / "votes" / "manifest.json").exists():
-            ids = read_votes(tmp_path / "votes", partial=True).ids
-            assert set(ids) <= set(RUN.image_ids)
-        if step % 3 == 0:  # the others resume what those before them left
-            write(tmp_path / "votes", RUN)
-            assert contents(tmp_path / "votes") == finished
-            shutil.rmtree(tmp_path / "votes")
-    assert deaths > 10
-    assert contents(tmp_path / "votes") == finished
-
-
-def die_at(step):
-    """Let this process die before its so many-th step on files."""
-    steps = 0
-
-    def hook(event, _):
-        nonlocal steps
-        steps += event in ("os.rename", "os.remove", "open", "os.chmod", "os.mkdir")
-        if steps == step:
-            os._exit(9)
-
-    sys.addaudithook(hook)
 
 
 @pytest.mark.parametrize(
@@ -290,21 +250,3 @@ def test_writer_of_other_votes(tmp_path):
     other = provenance(device="another GPU", versions={"torch": "1.0"})
     with pytest.raises(VotesError, match="not vote as the main one does: device and versions differ"):
         opened(tmp_path, other, main=False)
-
-
-@pytest.mark.parametrize("shards", [[0, 2], [0, 1, 2]], ids=["unfinished", "finished"])
-def test_interrupted_removal(tmp_path, finished, monkeypatch, shards):
-    """After a removal that was cut short no shard counts, unless nothing was removed."""
-    unlink = Path.unlink
-    for moment in range(6):
-        folder = tmp_path / str(moment)
-        write(folder, RUN, shards=shards)
-        left = iter(range(moment))
-        monkeypatch.setattr(Path, "unlink", lambda path, left=left, **how: [next(left), unlink(path, **how)])
-        with contextlib.suppress(StopIteration):
-            discard_votes(folder)
-        monkeypatch.undo()
-        if moment > 0:
-            assert opened(folder).missing() == [0, 1, 2]
-        write(folder, RUN)
-        assert contents(folder) == finished

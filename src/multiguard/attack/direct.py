@@ -59,7 +59,19 @@ class AdversarialBatch:
 
 
 def pgd(
-    model: Any, inputs: Any, goal: AttackGoal, rule: Rule = _HALF, *, radius: float, **how: Any
+    model: Any,
+    inputs: Any,
+    goal: AttackGoal,
+    rule: Rule = _HALF,
+    *,
+    radius: float,
+    sigma: float | None = None,
+    noise: Noise | None = None,
+    attacker: Attacker | None = None,
+    config: AttackConfig = _DEFAULT,
+    progress: Progress | None = None,
+    search: AttackName = "pgd",
+    **options: Any,
 ) -> AdversarialBatch:
     """Projected gradient descent: no perturbation is larger than `radius` allows; the best found is returned.
 
@@ -74,11 +86,14 @@ def pgd(
             with probability at least t (`Threshold`); by default those with probability 1/2 or more.
         radius: How large a perturbation may be: its norm in the unit of the inputs, how many pixels, or the side of
             the patch.
-        how: Further keywords: `sigma` or `noise` of the smoothed classifier; without both the model is attacked as it
-            is. `attacker`, "l2-norm", "linf-norm", "l1-norm", "pixels" (any m pixels) or "patch" (a square of side m,
-            anywhere), the last two with any content in [0, 1]; default: what the noise certifies against, or "l2-norm".
-            `config`, how hard to search. `progress`, called with the fraction of the search that is done; an exception
-            from it ends the attack. `labels`, `output`, `image_size` and `device` as in `Smoother`.
+        sigma: The Gaussian noise of the smoothed classifier; without it and `noise` the model is attacked as it is.
+        noise: Any other noise of the smoothed classifier.
+        attacker: What a perturbation may be: "l2-norm", "linf-norm", "l1-norm", "pixels" (any m pixels) or "patch" (a
+            square, anywhere), the last two with any content in [0, 1]; default: what the noise certifies against.
+        config: How hard to search.
+        progress: Called with the fraction of the search that is done; an exception from it ends the attack.
+        search: "random" needs no gradients: it is `random_search`.
+        options: `labels`, `output`, `image_size` and `device` of the model, as in `Smoother`.
 
     >>> import numpy as np
     >>> from multiguard import TopK
@@ -86,19 +101,46 @@ def pgd(
     >>> rows = np.array([[0.4, 0.0], [3.0, 0.0]])  # the first label leads by 0.4 and by 3
     >>> pgd(lambda x: 2 * x, rows, Hide("cat"), TopK(1, 1), radius=0.5, labels=["cat", "dog"], device="cpu").success
     array([ True, False])
-    >>> network = torch.nn.Linear(2, 3)  # three logits
-    >>> pgd(network, rows, Hide(0), radius=0.1, attacker="linf-norm", output="logits").inputs.shape
-    (2, 2)
     """
-    return _attack("pgd", model, inputs, goal, rule, radius=radius, **how)
+    given = _batch(inputs)
+    smoothed = None if sigma is None and noise is None else resolve_noise(sigma, noise)
+    target = _make_target(model, rule, given[0], config.seed, smoothed, options)
+    attacker_name = attacker or target.attacker
+    if not 0 < radius < float("inf"):
+        raise InvalidInputError(f"radius must be positive and finite, not {radius!r}.")
+    if attacker_name not in THREATS:
+        raise InvalidInputError(unknown_name("attacker", attacker_name, THREATS))
+    threat = THREATS[attacker_name]
+    threat.check(given, radius)
+    clean = given.to(target.device)
+    if search == "pgd" and (error := target.gradient_error(iter(clean[:, None]))) is not None:
+        raise ModelError(f"the model has no gradients ({error}); use random_search, which needs none.")
+    ids, names = tuple(str(index) for index in range(len(clean))), target.classifier.label_names
+    before = target.evaluate(ids, clean, config.draws)
+    aim = before[1] if isinstance(goal, Change) else _aim(goal, len(clean), names)
+    group = ImageGroup(ids, config.seed, clean, torch.from_numpy(aim).to(target.device))
+    objective = Objective(target.rule, goal.kind)
+    steps = Search(search, target, threat, objective, config, keep_best=True, progress=progress)
+    allowed = torch.full((len(clean),), radius, dtype=torch.float64, device=clean.device)
+    start = steps.compare(group, clean)
+    start = Candidates(start.images, start.values + _TIE)  # of equals the perturbed one, which fresh draws evaluate
+    found = steps.improve(group, 0, allowed, start).images
+    after = target.evaluate(ids, found, config.draws)
+    missed = aim & (after[1] if goal.kind == "hide" else ~after[1])
+    return AdversarialBatch(
+        inputs=found.cpu().numpy(),
+        delta=(found - clean).cpu().numpy(),
+        norms=threat.distances(clean, found).cpu().numpy(),
+        scores_before=before[0],
+        scores_after=after[0],
+        labels_before=before[1],
+        labels_after=after[1],
+        success=np.asarray((before[1] != after[1]) if goal.kind == "change" else ~missed).any(axis=1),
+    )
 
 
-def random_search(
-    model: Any, inputs: Any, goal: AttackGoal, rule: Rule = _HALF, *, radius: float, **how: Any
-) -> AdversarialBatch:
+def random_search(model: Any, inputs: Any, goal: AttackGoal, rule: Rule = _HALF, **how: Any) -> AdversarialBatch:
     """As `pgd`, by scores alone: it tries perturbations and keeps what brings the goal nearer, for any model.
-
-    Arguments as in `pgd`; of the config, tries, copies, draws, box and seed count.
 
     >>> import numpy as np
     >>> from multiguard import TopK
@@ -108,7 +150,7 @@ def random_search(
     >>> found.success, bool(found.norms[0] <= 0.5)
     (array([ True]), True)
     """
-    return _attack("random", model, inputs, goal, rule, radius=radius, **how)
+    return pgd(model, inputs, goal, rule, search="random", **how)
 
 
 def perturb(
@@ -119,7 +161,6 @@ def perturb(
     *,
     norm: str = "l2",
     goal: Literal["hide", "add"] = "hide",
-    search: AttackName = "pgd",
     rule: Rule = _HALF,
     **how: Any,
 ) -> Any:
@@ -133,9 +174,8 @@ def perturb(
         eps: How large a perturbation may be, in the unit of the images; for pixels how many, for a patch its side.
         norm: "l2", "linf", "l1", "pixels" or "patch".
         goal: Whether the labels shall not be returned ("hide"), or shall be ("add").
-        search: "pgd", or "random" for models without gradients.
-        rule: Which labels are returned, as in `pgd`: by default those with probability 1/2 or more.
-        how: Further keywords of `pgd`.
+        rule: Which labels are returned: by default those with probability 1/2 or more.
+        how: Further keywords of `pgd`, such as search="random" for models without gradients.
 
     >>> network = torch.nn.Linear(2, 2, bias=False)
     >>> _ = torch.nn.init.eye_(network.weight)
@@ -152,78 +192,21 @@ def perturb(
     wanted = labels.cpu() if isinstance(labels, Tensor) else labels
     aim: AttackGoal = Change() if wanted is None else Hide(wanted) if goal == "hide" else Add(wanted)
     attacker: Any = norm if norm in THREATS else f"{norm}-norm"
-    found = _attack(search, model, given, aim, rule, radius=eps, attacker=attacker, **how).inputs
+    found = pgd(model, given, aim, rule, radius=eps, attacker=attacker, **how).inputs
     return torch.from_numpy(found).to(images.device) if isinstance(images, Tensor) else found
 
 
-def _attack(
-    name: AttackName,
-    model: Any,
-    inputs: Any,
-    goal: AttackGoal,
-    rule: Rule,
-    *,
-    radius: float,
-    sigma: float | None = None,
-    noise: Noise | None = None,
-    attacker: Attacker | None = None,
-    config: AttackConfig = _DEFAULT,
-    progress: Progress | None = None,
-    **options: Any,
-) -> AdversarialBatch:
-    given = _batch(inputs)
-    target = _make_target(model, rule, given[0], config.seed, sigma, noise, options)
-    attacker_name = attacker or target.attacker
-    if not 0 < radius < float("inf"):
-        raise InvalidInputError(f"radius must be positive and finite, not {radius!r}.")
-    if attacker_name not in THREATS:
-        raise InvalidInputError(unknown_name("attacker", attacker_name, THREATS))
-    threat = THREATS[attacker_name]
-    threat.check(given, radius)
-    clean = given.to(target.device)
-    if name == "pgd" and (error := target.gradient_error(iter(clean[:, None]))) is not None:
-        raise ModelError(f"the model has no gradients ({error}); use random_search, which needs none.")
-    ids, names = tuple(str(index) for index in range(len(clean))), target.classifier.label_names
-    before = target.evaluate(ids, clean, config.draws)
-    aim = before[1] if isinstance(goal, Change) else _aim(goal, len(clean), names)
-    group = ImageGroup(ids, config.seed, clean, torch.from_numpy(aim).to(target.device))
-    objective = Objective(target.rule, goal.kind)
-    search = Search(name, target, threat, objective, config, keep_best=True, progress=progress)
-    allowed = torch.full((len(clean),), radius, dtype=torch.float64, device=clean.device)
-    start = search.compare(group, clean)
-    start = Candidates(start.images, start.values + _TIE)  # of equals the perturbed one, which fresh draws evaluate
-    found = search.improve(group, 0, allowed, start).images
-    after = target.evaluate(ids, found, config.draws)
-    return AdversarialBatch(
-        inputs=found.cpu().numpy(),
-        delta=(found - clean).cpu().numpy(),
-        norms=threat.distances(clean, found).cpu().numpy(),
-        scores_before=before[0],
-        scores_after=after[0],
-        labels_before=before[1],
-        labels_after=after[1],
-        success=_succeeded(goal, aim, before[1], after[1]),
-    )
-
-
 def _make_target(
-    model: Any,
-    rule: Rule,
-    first: Tensor,
-    seed: int,
-    sigma: float | None,
-    noise: Noise | None,
-    options: dict[str, Any],
+    model: Any, rule: Rule, first: Tensor, seed: int, noise: Noise | None, options: dict[str, Any]
 ) -> Target:
     """The smoothed classifier, or the model as it is; the first input counts labels without names."""
-    named = sigma is not None or noise is not None
     if isinstance(model, Smoother):
-        if named or options:
+        if noise is not None or options:
             raise InvalidInputError("a Smoother has its own noise and options; leave these out.")
         smoother = model
-    elif named:
+    elif noise is not None:
         votes = {"k_max": rule.k_prime} if rule.ranked else {"score_threshold": _SCORE_THRESHOLD}
-        smoother = Smoother(model, noise=resolve_noise(sigma, noise), **{**votes, **options})
+        smoother = Smoother(model, noise=noise, **{**votes, **options})
     else:
         device = torch_device(options.pop("device", None))
         classifier = load(model, **options)
@@ -265,9 +248,3 @@ def _aim(goal: Hide | Add, count: int, names: Sequence[str]) -> Bools:
     aim = np.zeros((count, len(names)), dtype=np.bool_)
     aim[:, list(chosen)] = True
     return aim
-
-
-def _succeeded(goal: AttackGoal, aim: Bools, before: Bools, after: Bools) -> Bools:
-    if isinstance(goal, Change):
-        return np.asarray(np.any(before != after, axis=1))
-    return np.asarray(~np.any(aim & (after if isinstance(goal, Hide) else ~after), axis=1))

@@ -61,7 +61,7 @@ def attack(
         config: Which images, at which radii, and how hard.
         certificates: The folder of the certificates.
         model: The model, if it is no longer what and where the votes say.
-        out: The attack folder: attack.parquet, its table and its figure. The same attack finds its work done.
+        out: The attack folder; the same attack finds its work done. `force` replaces another one.
         command: The command line, for the record.
         force: Whether to replace an attack that is there.
         progress: Called with ("attacking", images done, images in all).

@@ -81,27 +81,24 @@ class Target:
 
     def gradient_error(self, inputs: Iterable[Tensor]) -> str | None:
         """Why the scores have no usable gradient at any of the inputs, (1, ...) each; None where they have one."""
-        error: str | None = "no image was given"
+        reason = "no image was given"
         for each in inputs:
-            error = self._gradient_error(each.clone().requires_grad_())
-            if error is None:
-                break
-        return error
-
-    def _gradient_error(self, inputs: Tensor) -> str | None:
-        try:
-            with torch.enable_grad():
-                scores = self.scores(inputs)
-                if not scores.requires_grad:
-                    return "its scores carry no gradient"
-                # Each label gets another weight: the sum of probabilities that add up to 1 has no slope.
-                weights = torch.linspace(1, 2, scores.shape[1], device=scores.device)
-                (gradient,) = torch.autograd.grad((scores * weights).sum(), inputs)
-        except (RuntimeError, TypeError, ModelError) as error:
-            return " ".join(str(error).split())[:120]
-        if not bool(torch.isfinite(gradient).all()):
-            return "gradients are not finite"
-        return None if bool(gradient.any()) else "gradients are 0 everywhere"
+            given = each.clone().requires_grad_()
+            try:
+                with torch.enable_grad():
+                    scores = self.scores(given)
+                    if not scores.requires_grad:
+                        return "its scores carry no gradient"
+                    # Each label gets another weight: the sum of probabilities that add up to 1 has no slope.
+                    weights = torch.linspace(1, 2, scores.shape[1], device=scores.device)
+                    (gradient,) = torch.autograd.grad((scores * weights).sum(), given)
+            except (RuntimeError, TypeError, ModelError) as error:
+                return " ".join(str(error).split())[:120]
+            finite = bool(torch.isfinite(gradient).all())
+            if finite and bool(gradient.any()):
+                return None
+            reason = "gradients are 0 everywhere" if finite else "gradients are not finite"
+        return reason
 
     def _scores(self, inputs: Tensor) -> Tensor:
         scores: Tensor = self.classifier(inputs)

@@ -81,14 +81,7 @@ def attack_images(
     that number of pixels, or in one square patch of that side.
     Draws of the search choose the perturbations, and draws that had no part in it evaluate them: `Perturbation.counts`
     are independent draws of the smoothed classifier at an image that was fixed before. Neither are the draws that
-    certify. The search is a function of the seed and the images; on a CPU it is reproducible.
-
-    Args:
-        smoother: The smoothed classifier; `pgd` needs gradients of its network, `random` needs only scores.
-        victims: The images.
-        rule: A `TopK` for a smoother of ranked votes, a `Threshold` for one with a score threshold.
-        config: Which attacks, and how hard they search.
-        progress: Called with the number of images done.
+    certify. On a CPU the search is a function of the seed and the images. `progress` is called with the images done.
 
     >>> from multiguard import Smoother, TopK, load
     >>> classifier = load(lambda x: x.flatten(1)[:, :2], labels=["cat", "dog"], output="logits")

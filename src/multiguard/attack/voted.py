@@ -40,8 +40,11 @@ def voted_classifier(folder: Path, certified: Results, model: ModelConfig | None
     other = InvalidInputError(
         f"{part.spec} is not the classifier that {folder} is about; --model names the one that voted"
     )
-    if not runs_code(part.spec) and _files_checksum(part) != run["weights_hash"]:
-        raise other  # before any of its files is taken for a model
+    if not runs_code(part.spec):
+        digest = weights_checksum(part.spec, part.weights)
+        digest = digest if part.denoiser is None else denoised_checksum(digest, part.denoiser)
+        if digest != run["weights_hash"]:
+            raise other  # before any of its files is taken for a model
     classifier = load_model(part, size=data.size, noise=str(certified.certificates.noise))
     if classifier.num_labels is None:
         classifier.name_labels(names)
@@ -84,9 +87,3 @@ def execution_notes(certified: Results, smoother: Smoother) -> tuple[str, ...]:
         return ()
     meaning = "certificates are about the classifier as it ran there, to the last digit"
     return (f"the votes were drawn differently ({'; '.join(differences)}): {meaning}",)
-
-
-def _files_checksum(part: ModelConfig) -> str | None:
-    """The hash of the files of the model, that of its denoiser among them."""
-    digest = weights_checksum(part.spec, part.weights)
-    return digest if part.denoiser is None else denoised_checksum(digest, part.denoiser)

@@ -35,8 +35,8 @@ _RECORDS: dict[str, dict[str, type]] = {
 def open_coco(root: Path, split: str = "val", *, size: int | None = None) -> FileDataset:
     """The COCO images of one split with their image-level labels, in the official order of the 80 categories.
 
-    A label is present when at least one annotation, crowd or not, has its category. Images without any
-    annotation are kept, with no label. The split train or val is of the year that is there.
+    A label is present when any annotation, crowd or not, has its category. The split train or val is of the year that
+    is there.
     """
     split = _with_year(root, split)
     path = root / "annotations" / f"instances_{split}.json"

@@ -1,8 +1,7 @@
 """The built-in dataset: handwritten digits, one to four of different classes on a canvas, none covering another.
 
-The digits are scikit-learn's 1,797 (UCI, 8x8 pixels). A fixed division of the source digits, the same for every
-seed, gives 70 % to train, 10 % to val and 20 % to test, so no handwriting is in two splits. The seed decides which
-digits share a canvas and where they are.
+The digits are scikit-learn's 1,797 (UCI, 8x8 pixels), divided once for all seeds: 70 % to train, 10 % to val and 20 %
+to test, so no handwriting is in two splits. The seed decides which digits share a canvas and where they are.
 """
 
 from collections.abc import Sequence

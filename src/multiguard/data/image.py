@@ -1,18 +1,9 @@
 """Decoding an image file into one uint8 array (3, height, width), or an `ImageError` that names the file.
 
-A file is decoded by its content, whatever its name ends in. Every colour mode is converted to RGB by one fixed rule:
-
-- grey and bilevel: the value is repeated in the three channels;
-- CMYK and YCbCr: Pillow's conversion (Adobe's inverted CMYK JPEGs come out in their true colours);
-- palette, and anything with an alpha channel or a transparent colour: composited over white;
-- 16 bits of grey: divided by 257 and rounded, so that 65535 becomes 255;
-- 16 bits per channel in colour: the upper byte of each value, as Pillow reads it;
-- the EXIF orientation is applied.
-
-What would have to be guessed is refused: which of several frames is meant, the white point of 32-bit or floating-point
-values, the missing part of a truncated file. An image of too many pixels is refused before any pixel is decoded.
-
-Resizing squashes the image to a square (the aspect ratio is lost, nothing is cropped), bicubic with antialiasing.
+A file is decoded by its content, whatever its name ends in. Each colour mode becomes RGB by one fixed rule: grey in all
+three channels, CMYK by Pillow, transparency over white, 16 bits of grey divided by 257, the EXIF orientation applied.
+What would have to be guessed is refused: one of several frames, the white of 32-bit or floating-point values, the
+missing part of a file. Too many pixels are refused before any is decoded. Resizing squashes to a square, bicubic.
 """
 
 import errno
@@ -71,11 +62,7 @@ def read_image(path: Path, size: int | None = None, *, home: Path | None = None)
     """The image as (3, height, width) RGB, decoded completely; otherwise it raises `ImageError`.
 
     What is not the image's fault raises another error: its folder is gone, or the system cannot open more files.
-
-    Args:
-        path: A file in one of `FORMATS`, of at most `MAX_PIXELS` pixels and `MAX_BYTES` bytes.
-        size: Height and width to resize to; None keeps the image's own.
-        home: The folder that must contain the file after all links are resolved; None for any folder.
+    `size` is the height and width to resize to, `home` the folder that must hold the file after links are resolved.
 
     >>> Image.new("RGB", (4, 2), "red").save(out / "red.png")
     >>> read_image(out / "red.png").shape, read_image(out / "red.png", 8)[:, 0, 0].tolist()

@@ -157,12 +157,8 @@ def open_images(
 ) -> FileDataset:
     """Every image of a folder, or the files given, without labels; an unreadable one raises `ImageError` when read.
 
-    Args:
-        source: A folder, searched with its subfolders for files with the suffix of an image (hidden ones are left out,
-            links to folders are not followed), or image files. The id of an image is its path within the folder, or
-            the name of its file.
-        label_names: The labels of the classifier.
-        size: Height and width to resize each image to; None keeps its own.
+    A folder is searched with its subfolders for files with the suffix of an image; hidden ones are left out, links to
+    folders are not followed. The id of an image is its path within the folder, or the name of its file.
 
     >>> from PIL import Image
     >>> Image.new("RGB", (4, 2)).save(out / "a.png")
@@ -193,10 +189,9 @@ def find_images(folder: Path) -> list[str]:
 
 
 def read_table(root: Path, path: Path | None, *, default: str, columns: Sequence[str]) -> LabelTable:
-    """The table at `path`; a missing file or column, a repeated column or text that is not UTF-8 raises `DataError`.
+    """The table at `path`, or the one called `default` in the folder of the images, or the only one there.
 
-    A row with the wrong number of fields raises `ImageError`. Without a path, the table is the one called `default` in
-    the folder of the images, or the only one there.
+    A missing file or column, a repeated column or text that is not UTF-8 raises `DataError`, a bad row `ImageError`.
     """
     path = path or _find_table(root, default)
     try:

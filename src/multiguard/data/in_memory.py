@@ -99,12 +99,10 @@ class MemoryDataset:
 def as_dataset(data: Any, label_names: Sequence[str], feature_names: Sequence[str] | None = None) -> Dataset:
     """The data as a dataset whose labels are these; anything else raises `DataError` and says what is accepted.
 
-    Args:
-        data: A pair (X, Y) of inputs and label sets, Y None where they are unknown; a torch dataset of items (x, y), or
-            a data loader of one; or a `Dataset`, which is returned as it is. X may be sparse (SciPy). The columns of
-            data frames take the classifier's order by their names; a missing or a further column raises `DataError`.
-        label_names: The label names of the classifier.
-        feature_names: The names of the columns of X in the classifier's order; None if it has none.
+    Accepted are a pair (X, Y) of inputs, or PIL images, and label sets, Y None where they are unknown; a torch dataset
+    of items (x, y), or a data loader of one; and a `Dataset`, returned as it is. X may be sparse (SciPy), with a
+    warning. The columns of data frames take the classifier's order, that of `label_names` and `feature_names`; a
+    missing or a further column raises `DataError`.
 
     >>> data = as_dataset((np.zeros((3, 4)), np.array([[1, 0], [0, 0], [1, 1]])), ["cat", "dog"])
     >>> [sample.labels for sample in map(data.__getitem__, range(3))]

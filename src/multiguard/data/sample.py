@@ -229,12 +229,9 @@ class Pixels:
 
 
 def load_pixels(dataset: IndexedDataset, *, workers: int | None = None, progress: Progress | None = None) -> Pixels:
-    """Every image of the dataset in order, decoded once; one that cannot be read raises `ImageError`.
+    """Every image of the dataset, all of one size, in order; one that cannot be read raises `ImageError`.
 
-    Args:
-        dataset: Images of one size: open it with `size`.
-        workers: Decoding threads; None for one per core.
-        progress: Called with the number of images decoded and their total.
+    `workers` threads decode, one per core by default. `progress` is called with the number of images done and in all.
 
     >>> from multiguard.data import open_dataset
     >>> pixels = load_pixels(open_dataset("digits", split="val", images=20))
@@ -274,9 +271,9 @@ def fewer_images(requested: int, there: int) -> str:
 
 
 def image_hashes(prefix: str, images: IndexedDataset, root: Path | None, *, labelled: bool = True) -> dict[str, str]:
-    """Hashes that change with any image's name, labels (if they count), file or decoded size; none is decoded.
+    """Hashes, by names with this prefix, that change with any image's name, file, size, or labels if they count.
 
-    Their names begin with the prefix. The location of the folder `root` does not change them.
+    None is decoded, and the location of the folder `root` does not change them.
     """
     home = "" if root is None else str(real_path(root))
     return {

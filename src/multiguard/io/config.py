@@ -34,16 +34,19 @@ Draws = Annotated[int, Meta(ge=1, le=100_000_000)]
 Threads = Annotated[int, Meta(ge=1, le=1024)]
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 
+_RANGES = {
+    "ge": " of {ge:g} or more",
+    "gt": " above {gt:g}",
+    "ge le": " from {ge:,} to {le:,}",
+    "ge lt": " of {ge:g} or more, and below {lt:,}",
+    "gt le": " above {gt:g}, at most {le:,}",
+    "gt lt": " strictly between {gt:g} and {lt:g}",
+}
 _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
 
 
 def described(text: str, option: str | None = None) -> Meta:
-    """The help of a field: an annotation. Text that ends in [brackets] says its own default.
-
-    Args:
-        text: What the field means.
-        option: The name of the option on the command line, if not the field's; "" for a field that has none.
-    """
+    """The help of a field, and the name of its option if it differs, "" for none; [brackets] say its own default."""
     return Meta(description=text, extra={"option": option})
 
 
@@ -73,10 +76,7 @@ class Config(msgspec.Struct, frozen=True):
 def from_tree(kind: type[C], tree: Any, name: str = "") -> C:
     """The config that plain values (of YAML or JSON) describe; a mistake raises `InvalidInputError` that names the key.
 
-    Args:
-        kind: The type of the config.
-        tree: A mapping from field names to values; a field that is a config itself has a mapping of its own.
-        name: The dotted name of the section, which begins every message.
+    A field that is a config has a mapping of its own; `name` is the dotted name of the section, which begins messages.
     """
     if not isinstance(tree, Mapping):
         raise InvalidInputError(
@@ -157,7 +157,12 @@ def checked(name: str, value: Any, kind: Any) -> Any:
         if isinstance(value, str) and all(get_origin(plain_type(one)) is Literal for one in members(kind)):
             raise InvalidInputError(f"{name}: {unknown_name('value', value, words(kind))}") from None
         raise InvalidInputError(f"{name} is {_shown(value)}; expected {expected(kind)}") from None
-    _check_size(name, found)
+    if isinstance(found, Path):
+        check_path(name, found)
+    if isinstance(found, int) and not isinstance(found, bool) and abs(found) > _LARGEST_WHOLE:
+        raise InvalidInputError(f"{name} is {_shown(found)}; expected a smaller one")
+    if isinstance(found, float) and not (math.isfinite(found) and abs(found) <= _LARGEST):
+        raise InvalidInputError(f"{name} is {found}; expected a finite number, at most {_LARGEST:g}")
     return found
 
 
@@ -196,36 +201,9 @@ def _metas(kind: Any) -> list[Meta]:
 
 def _range(kind: Any) -> str:
     """The range of a number in words."""
-    limits: dict[str, Any] = {}
-    for meta in _metas(kind):
-        given = {name: getattr(meta, name) for name in ("ge", "gt", "le", "lt")}
-        limits |= {name: limit for name, limit in given.items() if limit is not None}
-    match limits:
-        case {"gt": low, "lt": high}:
-            return f" strictly between {low:g} and {high:g}"
-        case {"ge": low, "le": high}:
-            return f" from {low:,} to {high:,}"
-        case {"ge": low, "lt": high}:
-            return f" of {low:g} or more, and below {high:,}"
-        case {"gt": low, "le": high}:
-            return f" above {low:g}, at most {high:,}"
-        case {"ge": low}:
-            return f" of {low:g} or more"
-        case {"gt": low}:
-            return f" above {low:g}"
-    return ""
-
-
-def _check_size(name: str, value: Any) -> None:
-    """Refuse a number that is not finite, or too large to count with, and a path that is too long."""
-    if isinstance(value, Path):
-        check_path(name, value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return
-    if isinstance(value, int) and abs(value) > _LARGEST_WHOLE:
-        raise InvalidInputError(f"{name} is {_shown(value)}; expected a smaller one")
-    if isinstance(value, float) and not (math.isfinite(value) and abs(value) <= _LARGEST):
-        raise InvalidInputError(f"{name} is {value}; expected a finite number, at most {_LARGEST:g}")
+    names = ("ge", "gt", "le", "lt")
+    limits = {name: x for name in names for meta in _metas(kind) if (x := getattr(meta, name)) is not None}
+    return _RANGES.get(" ".join(limits), "").format(**limits)
 
 
 def _section(kind: Any) -> type[Config] | None:

@@ -135,12 +135,7 @@ def _check(value: Any, record: Any, path: str) -> None:
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    r"""The plain values of a YAML text; anything else, or a repeated key, raises `InvalidInputError`.
-
-    Args:
-        text: The YAML.
-        name: What to call the text in a message.
-    """
+    """The plain values of a YAML text; anything else, or a repeated key, raises `InvalidInputError` with its name."""
     try:
         return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:

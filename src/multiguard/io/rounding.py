@@ -8,35 +8,31 @@ _EXACT = Context(prec=1100)  # holds every float with all its decimals
 
 def round_down(value: float, decimals: int) -> str:
     """The largest number with this many decimals that is not above `value`, as text."""
-    return _rounded(value, decimals, ROUND_FLOOR)
+    return _rounded(_decimal(value), decimals, ROUND_FLOOR)
 
 
 def round_up(value: float, decimals: int) -> str:
     """The smallest number with this many decimals that is not below `value`, as text."""
-    return _rounded(value, decimals, ROUND_CEILING)
+    return _rounded(_decimal(value), decimals, ROUND_CEILING)
 
 
 def percent(fraction: float, rounding: str = ROUND_FLOOR) -> str:
     """A fraction in percent with one decimal and the sign, rounded down by default.
 
-    >>> percent(0.4379)
-    '43.7%'
+    >>> percent(0.4379), percent_value(0.4371, ROUND_CEILING)
+    ('43.7%', '43.8')
     """
     return f"{percent_value(fraction, rounding)}%"
 
 
 def percent_value(fraction: float, rounding: str = ROUND_FLOOR) -> str:
-    """A fraction in percent with one decimal and no sign, for columns whose heading has it.
-
-    >>> percent_value(0.4379), percent_value(0.4371, ROUND_CEILING)
-    ('43.7', '43.8')
-    """
-    return str(_EXACT.multiply(_decimal(fraction), Decimal(100)).quantize(Decimal("0.1"), rounding, _EXACT))
+    """The same without the sign, for columns whose heading has it."""
+    return _rounded(_EXACT.multiply(_decimal(fraction), Decimal(100)), 1, rounding)
 
 
 def count(number: float, rounding: str) -> str:
     """A mean number of labels with two decimals: ROUND_FLOOR for a floor, ROUND_CEILING for a ceiling."""
-    return _rounded(number, 2, rounding)
+    return _rounded(_decimal(number), 2, rounding)
 
 
 def radius_text(radius: float, decimals: int = 3) -> str:
@@ -48,6 +44,11 @@ def radius_text(radius: float, decimals: int = 3) -> str:
     if math.isinf(radius):
         return "unlimited" if radius > 0 else "unconfirmed"
     return round_down(radius, decimals)
+
+
+def radius_json(radius: float) -> float | str | None:
+    """A radius as JSON: null where nothing is confirmed, "inf" where nothing can fail."""
+    return None if radius == -math.inf else "inf" if radius == math.inf else radius
 
 
 def plain(number: float) -> str:
@@ -66,7 +67,7 @@ def plain_percent(fraction: float) -> str:
 
 def confidence(alpha: float) -> str:
     """1 - alpha in percent, rounded down to ten decimals: no alpha is small enough to make it 100."""
-    missing = _EXACT.multiply(_decimal(alpha), Decimal(100)).quantize(Decimal("1e-10"), ROUND_CEILING, _EXACT)
+    missing = Decimal(_rounded(_EXACT.multiply(_decimal(alpha), Decimal(100)), 10, ROUND_CEILING))
     return _digits(_EXACT.subtract(Decimal(100), missing))
 
 
@@ -85,19 +86,10 @@ def _decimal(value: float) -> Decimal:
     return Decimal(repr(float(value) + 0.0))
 
 
-def _rounded(value: float, decimals: int, rounding: str) -> str:
-    return str(_decimal(value).quantize(Decimal(1).scaleb(-decimals), rounding, _EXACT))
+def _rounded(value: Decimal, decimals: int, rounding: str) -> str:
+    return str(value.quantize(Decimal(1).scaleb(-decimals), rounding, _EXACT))
 
 
 def _digits(number: Decimal) -> str:
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def radius_json(radius: float) -> float | str | None:
-    """A radius as JSON: null where nothing is confirmed, "inf" where nothing can fail.
-
-    >>> radius_json(float("-inf")), radius_json(0.5), radius_json(float("inf"))
-    (None, 0.5, 'inf')
-    """
-    return None if radius == -math.inf else "inf" if radius == math.inf else radius

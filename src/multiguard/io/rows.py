@@ -44,8 +44,7 @@ class Rows(Sequence[Row]):
     @cached_property
     def values(self) -> NDArray[Any]:
         """The numbers of all rows, one row after the other."""
-        numbers: NDArray[Any] = self.array.flatten().to_numpy(zero_copy_only=False)
-        return numbers
+        return np.asarray(self.array.flatten())
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
@@ -57,14 +56,12 @@ class Rows(Sequence[Row]):
         """(rows,) the length of each row, 0 for one that is None."""
         import pyarrow.compute as pc
 
-        lengths: NDArray[np.int64] = pc.fill_null(pc.list_value_length(self.array), 0).to_numpy(zero_copy_only=False)
-        return lengths.astype(np.int64, copy=False)
+        return np.asarray(pc.fill_null(pc.list_value_length(self.array), 0), np.int64)
 
     @property
     def missing(self) -> NDArray[np.bool_]:
         """(rows,) whether each row is None."""
-        found: NDArray[np.bool_] = self.array.is_null().to_numpy(zero_copy_only=False)
-        return found
+        return np.asarray(self.array.is_null())
 
     def take(self, positions: Sequence[int] | NDArray[np.int64]) -> Rows[Row]:
         """The rows at these positions, in their order."""

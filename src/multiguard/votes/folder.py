@@ -9,7 +9,7 @@ from multiguard.errors import InvalidInputError, VotesError
 from multiguard.io.files import is_regular, mentions, read_regular, remove_partial_files, sync
 from multiguard.io.records import decode_json
 from multiguard.io.writer import check_foreign
-from multiguard.votes.shards import MANIFEST, MANIFEST_NAME, SHARD, Manifest, is_shard_file, load_manifest, shard_name
+from multiguard.votes.shards import MANIFEST, MANIFEST_NAME, SHARD, SHARD_NAME, Manifest, load_manifest, shard_name
 
 SOURCE_FILE = "source.json"  # which images and which model
 SOURCE_KEYS = {"data", "model", "command", "files"}  # files: the hash of their names, sizes and times
@@ -66,7 +66,7 @@ def remove_stale(folder: Path, run: Manifest, keep: Collection[int]) -> None:
     for path in ours:
         if path.name not in names:
             path.unlink()
-    remove_partial_files(folder, lambda name: name == MANIFEST_NAME or is_shard_file(name))
+    remove_partial_files(folder, lambda name: name == MANIFEST_NAME or SHARD_NAME.fullmatch(name) is not None)
 
 
 def _check_votes(folder: Path) -> None:
@@ -86,4 +86,4 @@ def _is_own_manifest(path: Path) -> bool:
 
 def _is_shard(path: Path) -> bool:
     """Whether the content says that it is a shard, of any run or version."""
-    return is_shard_file(path.name) and mentions(path, SHARD["format"])
+    return SHARD_NAME.fullmatch(path.name) is not None and mentions(path, SHARD["format"])

@@ -27,10 +27,9 @@ class VotesWriter:
     """Writes votes so that every shard in their folder is complete, at any moment.
 
     A folder that holds a run of the same provenance is resumed, bit for bit. A run that has fewer draws and differs in
-    nothing else is extended: its shards stay until those with more draws replace them. Another run's folder is refused
+    nothing else is extended: its shards stay until shards with more draws replace them. Another run's folder is refused
     unless it has no complete shard. With the last shard the manifest, the attribute `manifest`, is finished.
-
-    The draws of an image are to be in the order in which they were drawn: a certificate may bet on one after the other.
+    The draws of an image must be in the order in which they were drawn: a certificate may bet on one after the other.
 
     Args:
         folder: The folder, created if missing.
@@ -122,8 +121,13 @@ class VotesWriter:
         shards = {} if stored is None else _complete_shards(self._folder, stored)
         if stored and differences:
             if stored.finished or shards:
-                reason = f"{_differ(differences)}. {_remedy(stored, differences)}"
-                raise VotesError(f"{self._folder} holds the votes of another run: {reason}")
+                remedy = "Vote with --force to throw them away, or choose another folder."
+                if differences == ["draws"]:
+                    draws = stored.provenance.draws
+                    remedy = (
+                        f"It has {draws} draws, and certify --draws takes the first of them; --force throws them away."
+                    )
+                raise VotesError(f"{self._folder} holds the votes of another run: {_differ(differences)}. {remedy}")
             stored = None
         begins = stored is None or stored.provenance != self.manifest.provenance
         shards = {} if begins else shards
@@ -202,11 +206,3 @@ def _differ(names: Sequence[str]) -> str:
     words = {"first_image_hash": "the first image (size or content)"}
     *others, last = [words.get(name, name) for name in names]
     return f"{', '.join(others)} and {last} differ" if others else f"{last} differs"
-
-
-def _remedy(stored: Manifest, names: Sequence[str]) -> str:
-    """What to do about a folder with another run."""
-    draws = stored.provenance.draws
-    if names == ["draws"]:
-        return f"It has {draws} draws, and certify --draws takes the first of them; --force throws them away."
-    return "Vote with --force to throw them away, or choose another folder."

@@ -1,10 +1,9 @@
 """The manifest and the shards of a votes folder, read only where every checksum agrees.
 
-The manifest is written when the run begins and holds all that determines the votes. Each shard, a Parquet file, is
-written atomically by the process that voted on its images; its metadata name the run, the index and the images that
-failed, and each of its pages has a checksum. When all shards are there, the main process adds the checksum and the
-failures of each to the manifest. So a run that is killed at any moment leaves a manifest and complete shards. A shard
-without a manifest counts for nothing: its images may have changed since.
+The manifest is written first and holds all that determines the votes. Each shard, a Parquet file, is written
+atomically; its metadata name the run, the index and the images that failed, and each of its pages has a checksum. When
+all shards are there, the main process adds the checksum and the failures of each to the manifest. A shard without a
+manifest counts for nothing: its images may have changed since.
 """
 
 import hashlib
@@ -30,7 +29,7 @@ MANIFEST_NAME = "manifest.json"
 MANIFEST: dict[str, Any] = {"format": "multiguard-votes", "version": 7}
 SHARD: dict[str, Any] = {"format": "multiguard-votes-shard", "version": 7}
 _METADATA = b"multiguard"  # the key in the metadata of a shard
-_SHARD_NAME = re.compile(r"votes-\d{5,}\.parquet")
+SHARD_NAME = re.compile(r"votes-\d{5,}\.parquet")
 _REMAKE = "Vote again with the same command, which makes the shard again."
 HEAD = ["image_id", "labels", "draws", "image_sha256"]
 _TYPES = {"image_id": pa.string(), "labels": pa.list_(pa.uint16()), "draws": pa.int64()}
@@ -132,11 +131,6 @@ def open_manifest(folder: Path) -> tuple[Manifest, str]:
 def shard_name(index: int) -> str:
     """Return the file name of a shard."""
     return f"votes-{index:05d}.parquet"
-
-
-def is_shard_file(name: str) -> bool:
-    """Whether a file is named like a shard."""
-    return _SHARD_NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)

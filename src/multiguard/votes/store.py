@@ -3,13 +3,12 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from multiguard.certify.rules import RuleName
@@ -60,7 +59,9 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> "Votes":
         with suppress(VotesError) if manifest.extends else nullcontext():  # a shard that is not extended yet
             shards[index], table = read_shard(folder, manifest, index)
             heads.append(table)
-    votes = Votes(manifest.provenance, pa.concat_tables(heads), _Shards(folder, shards, heads[1:], manifest.provenance))
+    votes = Votes(
+        manifest.provenance, pa.concat_tables(heads), _shard_reader(folder, shards, heads[1:], manifest.provenance)
+    )
     votes.failures = tuple(failure for shard in shards.values() for failure in shard.failures)
     stored = {shard_name(index): shard.sha256 for index, shard in shards.items()}
     # The manifest holds the checksum of every shard once the run has finished.
@@ -68,24 +69,25 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> "Votes":
     return votes
 
 
-class _Shards:
-    """Reads images of shards; the last shard stays in memory while its images are read."""
+def _shard_reader(
+    folder: Path, shards: Mapping[int, Shard], heads: Sequence[pa.Table], run: Provenance
+) -> Callable[[Sequence[int]], list[VoteRow]]:
+    """What reads images of shards; the last shard stays in memory while its images are read."""
+    opened = lru_cache(1)(lambda place: open_shard(folder, *stored[place])[0])
+    stored, ends = (
+        [(index, shard.sha256) for index, shard in shards.items()],
+        np.cumsum([len(table) for table in heads]),
+    )
 
-    def __init__(self, folder: Path, shards: Mapping[int, Shard], heads: Sequence[pa.Table], run: Provenance) -> None:
-        self._folder, self._shards, self._run = folder, [*shards.items()], run
-        self._ends = np.cumsum([len(table) for table in heads])
-        self._open: tuple[int, pq.ParquetFile] | None = None
-
-    def __call__(self, positions: Sequence[int]) -> list[VoteRow]:
+    def read(positions: Sequence[int]) -> list[VoteRow]:
         rows = list[VoteRow]()
-        for place, group in groupby(positions, key=lambda each: int(np.searchsorted(self._ends, each, "right"))):
-            if self._open is None or self._open[0] != place:
-                index, shard = self._shards[place]
-                self._open = place, open_shard(self._folder, index, shard.sha256)[0]
-            file = self._open[1]
-            start = int(self._ends[place]) - file.num_row_groups
-            rows += read_rows(file, [position - start for position in group], self._run)
+        for place, group in groupby(positions, key=lambda each: int(np.searchsorted(ends, each, "right"))):
+            file = opened(place)
+            start = int(ends[place]) - file.num_row_groups
+            rows += read_rows(file, [position - start for position in group], run)
         return rows
+
+    return read
 
 
 class Votes:
