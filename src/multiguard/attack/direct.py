@@ -126,7 +126,8 @@ def pgd(
     start = Candidates(start.images, start.values + _TIE)  # of equals the perturbed one, which fresh draws evaluate
     found = steps.improve(group, 0, allowed, start).images
     after = target.evaluate(ids, found, config.draws)
-    missed = aim & (after[1] if goal.kind == "hide" else ~after[1])
+    missed = np.any(aim & (after[1] if goal.kind == "hide" else ~after[1]), axis=1)
+    changed = np.any(before[1] != after[1], axis=1)
     return AdversarialBatch(
         inputs=found.cpu().numpy(),
         delta=(found - clean).cpu().numpy(),
@@ -135,7 +136,7 @@ def pgd(
         scores_after=after[0],
         labels_before=before[1],
         labels_after=after[1],
-        success=np.asarray((before[1] != after[1]) if goal.kind == "change" else ~missed).any(axis=1),
+        success=np.asarray(changed if goal.kind == "change" else ~missed),
     )
 
 
