@@ -16,7 +16,7 @@ from multiguard.evaluate import read_attacks, read_certificates, write_certifica
 
 QUICK = [word for setting in ("steps=2", "copies=2", "starts=1", "tries=2") for word in ("--set", setting)]
 QUICK += ["--draws", "60", "--radius", "0.25"]
-OWN = ["--model", "blind:make", "--output", "logits"]  # code is named anew by whoever attacks
+OWN = ["--model", "blind:make", "--output", "logits"]  # code is named again by whoever attacks
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def claim_too_much(run):
 
 
 def test_attack_of_run(run):
-    """It draws what is reached beside what is certified."""
+    """It draws what is reached and what is certified."""
     code, out, err = command("attack", run, *QUICK)
     assert code == 0, err
     assert "no certificate was broken: 0 of " in out
@@ -203,7 +203,7 @@ def told(run):
 
 
 def test_moved_model(run, told):
-    """A model folder that moved is found beside the certificates, or --model is needed."""
+    """A model folder that moved is found next to the certificates, or --model is needed."""
     code, _, err = told(str(run / "gone" / "model"))
     assert code == 0, err
     shutil.rmtree(run / "attack")

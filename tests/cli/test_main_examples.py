@@ -1,4 +1,4 @@
-"""vote, certify, report, predict and demo: their examples work, they go on, and they overwrite nothing unasked."""
+"""vote, certify, report, predict and demo: their examples work, they resume, and they overwrite nothing unasked."""
 
 import hashlib
 import json
@@ -137,7 +137,7 @@ def test_other_sigma(place):
 
 @pytest.mark.parametrize("variables", [{"TORCHELASTIC_RESTART_COUNT": "1"}, {"WORLD_SIZE": "2", "RANK": "1"}])
 def test_force_in_other_process(place, variables, monkeypatch):
-    """Torchrun's restarts and the processes beside the main one: the first must not, the others hold no lock."""
+    """Torchrun's restarts and processes other than the main one: the first must not, the others hold no lock."""
     before = state(place)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)

@@ -37,7 +37,7 @@ def repeated(running, answer, image, draws):
 
 
 def test_prediction(running, orange, orange_pixels):
-    """One answer at the end: labels and radii are those of the library at this noise seed, never above."""
+    """One answer at the end: labels and radii are the library's at this noise seed, never above."""
     answer = running.client.predict(orange, query="?draws=300").json
     assert answer["ended"] == "draws"
     assert answer["image"] == {"width": 8, "height": 8, "sha256": hashlib.sha256(orange).hexdigest()}
@@ -77,7 +77,7 @@ def test_stream(running, orange):
 
 
 def test_more_draws(running, orange, orange_pixels):
-    """A run goes on where it ended: the draws are those that one longer run would have made."""
+    """A run continues where it ended, with the draws that one longer run would have made."""
     first = running.client.predict(orange, query="?draws=100").json
     second = running.client.ask("POST", f"/api/runs/{first['run']}/more?draws=150").json
     assert (first["draws"], second["draws"], second["noise_seed"]) == (100, 250, first["noise_seed"])
@@ -86,7 +86,7 @@ def test_more_draws(running, orange, orange_pixels):
 
 
 def test_stop(running, orange):
-    """A run stops when it is told to, with a last look at what is proved; it can be told to go on."""
+    """A run stops when it is told to, with a last look at what is proved; it can be continued."""
     told = running.client.stream("/api/predict?draws=1000000", orange)
     _, head = next(told)
     events = []

@@ -86,7 +86,7 @@ def test_slider(page, running):
 
 
 def test_more(page):
-    """More draws go on from those made, and no radius falls."""
+    """More draws continue the run, and no radius falls."""
     before = float(row(page, "red").locator(".value").inner_text().split()[-1])
     page.click("#more")
     page.locator("#draws", has_text="400").wait_for()

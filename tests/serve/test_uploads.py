@@ -1,4 +1,4 @@
-"""Hostile uploads: each is refused in one line, and the server goes on."""
+"""Hostile uploads: each is refused in one line, and the server continues."""
 
 import hashlib
 import io
@@ -14,7 +14,7 @@ from tests.serve.colours import encode
 
 
 @pytest.fixture(autouse=True)
-def goes_on(running, orange):
+def continues(running, orange):
     """After whatever was sent, an image is predicted as before, and no place is lost."""
     yield
     assert running.client.predict(orange, query="?draws=1").status == 200

@@ -176,7 +176,7 @@ def test_frames_in_another_order():
 
 
 def test_same_path(tmp_path):
-    """The results are those of the votes and the certificates in the folder, which the commands read."""
+    """The results are made of the votes and the certificates in the folder, which the commands read."""
     results = Smoother(network(), SIGMA, device="cpu").certify(TEST, RULE, out=tmp_path, **QUICK)
     stored = read_certificates(tmp_path / "certificates")
     assert stored.votes_hash == results.votes_hash == read_votes(tmp_path / "votes").manifest_hash
@@ -385,7 +385,7 @@ def test_label_sequences():
 
 
 def test_default_draws():
-    """By default each input takes 1,000 draws, which the default method for so many certifies."""
+    """By default each input takes 1,000 draws, which their default method certifies."""
     results = Smoother(network(), SIGMA, device="cpu").certify((TEST[0][:2], TEST[1][:2]), RULE, progress=False)
     assert results.certificates.draws == (1000, 1000)
     assert results.certificates.methods == ("coupled",)

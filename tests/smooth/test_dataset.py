@@ -64,7 +64,7 @@ def test_resume(tmp_path):
 
 
 def test_random_seed(tmp_path):
-    """Without a seed each new run draws its own and records it; its votes are those of that seed."""
+    """Without a seed each new run draws its own and records it; its votes follow from that seed."""
     for name in ("a", "b"):
         vote_dataset(smoother(), Images(3), tmp_path / name, draws=5)
     seeds = [read_votes(tmp_path / name).provenance.noise_seed for name in ("a", "b")]

@@ -97,7 +97,7 @@ def test_other_images(tmp_path, broken):
 
 
 class Vanishing(Images):
-    """All images are gone after so many reads."""
+    """All images are gone after a number of reads."""
 
     def __init__(self, count: int, left: int, **options) -> None:
         super().__init__(count, **options)

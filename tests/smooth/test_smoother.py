@@ -209,7 +209,7 @@ def test_score_threshold(output, passing):
 @SOURCES
 @pytest.mark.parametrize("labels", [5, 8, 300])
 def test_sets_of_scores(source, labels):
-    """The sets are those of the scores that the classifier returned."""
+    """The sets follow from the scores that the classifier returned."""
     f = linear(labels=labels) if labels < 20 else identity(labels, "probabilities")
     image = IMAGE if labels < 20 else np.random.default_rng(1).random(labels, dtype=np.float32)
     seen: list[Tensor] = []

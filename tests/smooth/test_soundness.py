@@ -24,7 +24,7 @@ from multiguard.smooth import Smoother
 from multiguard.votes.types import as_array
 
 IMAGES, DRAWS, ALPHA, SIZE = 200, 120, 0.2, 4
-SHOWN = [5, 6, 7]  # pixels that let the classifier return its label, besides the first
+SHOWN = [5, 6, 7]  # pixels that let the classifier return its label, apart from the first
 
 
 def below(x: torch.Tensor) -> torch.Tensor:

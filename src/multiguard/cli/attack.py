@@ -1,4 +1,4 @@
-"""`multiguard attack`: how many labels attacks remove, beside how many are certified to stay."""
+"""`multiguard attack`: how many labels attacks remove, and how many are certified to stay."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from multiguard.evaluate import Attacks
 
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
-_Out = Annotated[Path | None, Option(help="The attack folder to write [attack beside the certificates].")]
+_Out = Annotated[Path | None, Option(help="The attack folder to write [attack, next to the certificates].")]
 _Attack = Annotated[AttackConfig, Fields(("attacks", "radii", "images", "draws"))]
 _MODEL_HELP = {"spec": "The model that voted, if it is elsewhere now."}
 _Model = Annotated[dict[str, Any], Fields(("spec", "output"), ModelConfig, _MODEL_HELP)]
@@ -33,7 +33,7 @@ def attack_command(
 ) -> None:
     """Attack the smoothed classifier and compare what attacks reach with what is certified.
 
-    The noise decides what the attacker may do: an l2-norm, an l1-norm, so many pixels, or one patch.
+    The noise decides what the attacker may do: an l2-norm, an l1-norm, a number of pixels, or one patch.
 
     Exit code 1 if a certificate was broken: draws other than the attack's own say so with confidence 1 - beta. Attacks
     may miss what exists: only the certificate covers every perturbation.
@@ -88,7 +88,7 @@ def _show(attacks: "Attacks") -> None:
         broken, seeming = attacks.broken(method), set(attacks.broken(method, surely=False))
         if broken:
             console.print(
-                f"{method}: {', '.join(broken)}; if every certificate is sound, so many or more are broken with "
+                f"{method}: {', '.join(broken)}; if every certificate is sound, this many or more are broken with "
                 f"probability {attacks.chance(len(broken), method):.2g} at most"
             )
         if doubtful := seeming - set(broken):

@@ -215,7 +215,7 @@ def _root(context: typer.Context, version: _Version = False) -> None:
 
 def run() -> None:
     """Run the command; a mistake that the user can fix is one line on stderr and exit code 2."""
-    # Waiting threads yield their core soon; otherwise they would block each other for long beside other work.
+    # Waiting threads yield their core soon; otherwise they would block each other for long next to other work.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     # A bad image is refused with our own message; Pillow's warnings say no more.
     warnings.filterwarnings("ignore", module=r"PIL\.")

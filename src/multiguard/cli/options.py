@@ -24,8 +24,8 @@ from multiguard.io.config import Config, checked, described_as, field_types, mem
 from multiguard.io.names import is_unicode, unknown_name
 
 C = TypeVar("C", bound=Config)
-Force = Annotated[bool, Option("--force", help="Replace an older result, and write beside files of others.")]
-ForceOther = Annotated[bool, Option("--force", help="Discard another run's work, and write beside files of others.")]
+Force = Annotated[bool, Option("--force", help="Replace an older result, and write next to files of others.")]
+ForceOther = Annotated[bool, Option("--force", help="Discard another run's work, and write next to files of others.")]
 _Set = Annotated[
     list[str] | None,
     Option("--set", help="Any other setting, by its name in the docs; repeat for several.", metavar="NAME=VALUE"),

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from textwrap import fill
@@ -16,14 +16,13 @@ from typer import Argument, BadParameter, Option
 from multiguard.cli.console import PlainConsole, echo, progress_bar
 from multiguard.cli.options import MODEL, MODEL_HELP, Fields, with_options
 from multiguard.errors import ImageFailure
-from multiguard.io.rounding import plain, radius_json, radius_text
+from multiguard.io.rounding import plain, radius_text
 from multiguard.models.config import ModelConfig
 from multiguard.smooth.config import PredictConfig
 
 if TYPE_CHECKING:
     from multiguard.certify.noise import Noise
     from multiguard.evaluate import Results
-    from multiguard.smooth.prediction import Prediction
     from multiguard.smooth.predictor import Outcome, Predictor
 
 
@@ -73,7 +72,10 @@ def predict_command(images: _Images, model: _Model, config: _Predict, json_: _Js
     found = [(file, outcome) for file, outcome in outcomes if not isinstance(outcome, ImageFailure)]
     failures = [outcome for _, outcome in outcomes if isinstance(outcome, ImageFailure)]
     if json_:
-        echo(json.dumps(_as_json(predictor, found, failures), indent=1, ensure_ascii=False, allow_nan=False))
+        said = [{"file": str(file), "sha256": one.image_id, **one.claims} for file, one in found]
+        failed = [{"file": failure.image_id, "reason": failure.reason} for failure in failures]
+        document = {**predictor.facts, "images": said, "failed": failed}
+        echo(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
     elif found:
         for note in filter(None, _notes(predictor)):
             echo(fill(note, 80, break_long_words=False, break_on_hyphens=False))
@@ -119,12 +121,10 @@ def _show_labels(
     if not names:
         console.print("  no label is predicted")
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
-    table.add_column("label", overflow="fold")
-    table.add_column("stays up to", justify="right", no_wrap=True)
-    if together:
-        table.add_column("of these", no_wrap=True)
-        table.add_column("stay up to", justify="right", no_wrap=True)
+    heads = {"label": "left", "stays up to": "right"} | (
+        {"of these": "left", "stay up to": "right"} if together else {}
+    )
+    table = _table(heads)
     for number, (name, radius) in enumerate(zip(names, radii, strict=True), 1):
         joint = (f"at least {number}", _text(noise, together[number - 1])) if together else ()
         table.add_row(name, _text(noise, radius), *joint)
@@ -132,10 +132,8 @@ def _show_labels(
 
 
 def _others_table(noise: "Noise", radii: Sequence[float]) -> Table:
-    """How many labels besides those predicted may come in: the first few numbers, each where it reaches further."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
-    table.add_column("other labels that may come in", no_wrap=True)
-    table.add_column("up to", justify="right", no_wrap=True)
+    """How many other labels may come in: the first few numbers, each where it reaches further."""
+    table = _table({"other labels that may come in": "left", "up to": "right"})
     certified = [number for number, radius in enumerate(radii) if radius >= 0]
     further = [number for number in certified if number == 0 or radii[number] > radii[number - 1]]
     if 0 not in certified:
@@ -143,6 +141,14 @@ def _others_table(noise: "Noise", radii: Sequence[float]) -> Table:
         table.add_row("none" if least == 1 else f"fewer than {least}", _text(noise, -math.inf))
     for number in further[:_MOST_OTHERS]:
         table.add_row(f"at most {number}" if number else "none", _text(noise, radii[number]))
+    return table
+
+
+def _table(heads: Mapping[str, Any]) -> Table:
+    """An empty table; each column has a name and a side. Only the first folds."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
+    for number, (head, side) in enumerate(heads.items()):
+        table.add_column(head, justify=side, overflow="fold", no_wrap=number > 0)
     return table
 
 
@@ -157,14 +163,10 @@ def _notes(predictor: "Predictor") -> Iterator[str]:
     """What the tables mean."""
     from multiguard.cli.score_table import noise_text
 
-    config, noise, calibrated = predictor.config, predictor.smoother.noise, predictor.calibrated
-    if calibrated is not None:
-        from multiguard.evaluate.calibration import NOT_PROMISED
-
-        own = calibrated.calibration
-        yield own.sentence
-        yield predictor.radius_words
-        yield NOT_PROMISED
+    config, noise = predictor.config, predictor.smoother.noise
+    if predictor.calibrated is not None:
+        own, facts = predictor.calibrated.calibration, predictor.facts
+        yield from (facts["promise"], facts["radius_words"], facts["not_promised"])
         yield (
             f"{own.how} Each label stays up to its own radius, measured on the image as the model sees it: under any "
             f"such perturbation the model returns it in the fraction of draws that this asks for. For each image all "
@@ -188,7 +190,7 @@ def _notes(predictor: "Predictor") -> Iterator[str]:
 def _promise(noise: "Noise", size: int | None, alpha: float) -> str:
     pixels = f"{size} x {size} pixels with " if size else ""
     what = {
-        "pixels": "any change of so many pixels",
+        "pixels": "any change of this number of pixels",
         "patch": "any change inside one such patch, anywhere",
     }.get(noise.attacker, f"any perturbation of {noise.attacker} up to its radius")
     sure = f" with probability at least 1 - {plain(alpha)}"
@@ -197,48 +199,3 @@ def _promise(noise: "Noise", size: int | None, alpha: float) -> str:
         "1. That says nothing about whether it is right. For each image, all of this holds"
         f"{', since nothing is random' if noise.enumerated else sure}."
     )
-
-
-def _as_json(
-    predictor: "Predictor", found: Sequence[tuple[Path, "Prediction"]], failures: Sequence[ImageFailure]
-) -> dict[str, Any]:
-    config, settings = predictor.config, predictor.smoother.settings
-    threshold, drawn, calibrated = settings.score_threshold, not settings.noise.enumerated, predictor.calibrated
-    rule: dict[str, Any] = {"rule": predictor.rule.name, **predictor.rule.options}
-    draws: dict[str, Any] = {"pilot_draws": config.pilot_draws, "max_draws": config.draws} if drawn else {}
-    if calibrated is not None:
-        own = calibrated.calibration
-        rule = {"rule": "calibrated", "k_prime": own.k_prime, "least_hits": own.least_hits, "draws": own.draws}
-        rule |= {"recall": own.config.recall, "radius": own.config.radius, "confidence": own.config.confidence}
-        rule |= {"promise": own.sentence, "radius_words": predictor.radius_words}
-        draws = {}
-    return {
-        "model": predictor.model,
-        **rule,
-        **({"alpha": config.alpha} if drawn else {}),
-        "noise": str(settings.noise),
-        "attacker": settings.noise.attacker,
-        **({} if threshold is None else {"score_threshold": threshold}),
-        "size": predictor.size,
-        "precision": settings.precision,
-        **draws,
-        **({"noise_seed": config.noise_seed} if drawn else {}),
-        "images": [_image_json(file, prediction) for file, prediction in found],
-        "failed": [{"file": failure.image_id, "reason": failure.reason} for failure in failures],
-    }
-
-
-def _image_json(file: Path, prediction: "Prediction") -> dict[str, Any]:
-    labels = [
-        {"label": name, "radius": radius_json(radius), "confirmed": sure}
-        for name, radius, sure in zip(prediction.names, prediction.radii, prediction.confirmed, strict=True)
-    ]
-    others = prediction.other_radii
-    return {
-        "file": str(file),
-        "sha256": prediction.image_id,
-        "draws": prediction.draws,
-        "labels": labels,
-        "set_radii": [radius_json(radius) for radius in prediction.set_radii],
-        **({"other_radii": [radius_json(radius) for radius in others]} if others else {}),
-    }

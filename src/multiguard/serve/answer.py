@@ -31,7 +31,7 @@ class BusyError(Exception):
 
 
 class CancelledTaskError(Exception):
-    """The client is gone, or the server stops: nobody waits for this work."""
+    """The client is gone, or the server stops."""
 
 
 class Task:
@@ -58,7 +58,7 @@ class Task:
         return self._events.qsize() > _FEW
 
     def check(self) -> None:
-        """Raises `CancelledTaskError` if nobody waits for the work any more."""
+        """Raises `CancelledTaskError` if no client waits for the work any more."""
         if self._cancelled.is_set():
             raise CancelledTaskError
 
@@ -118,7 +118,7 @@ class Task:
 
 
 class Worker:
-    """One thread that runs tasks in the order they came, each for so many seconds at most, fewer if others wait.
+    """One thread that runs tasks in the order they came, each for `seconds` at most, less if others wait.
 
     `tasks` are those under way, at most `places`, those that still receive their image among them.
     """

@@ -6,7 +6,7 @@ import math
 import socket
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from types import FrameType
 
@@ -56,16 +56,11 @@ class Service:
     @property
     def routes(self) -> list[Route]:
         """What is answered, by path."""
-        run, post = "/api/runs/{run}", ["POST"]
-        return [
-            Route("/", self._show_page),
-            Route("/examples/{index}", self._example),
-            Route("/api/model", self._model),
-            Route("/api/predict", self._predict, methods=post),
-            Route(f"{run}/more", self._more, methods=post),
-            Route(f"{run}/stop", self._stop, methods=post),
-            Route(f"{run}/attack", self._attack, methods=post),
-        ]
+        shown = {"/": self._show_page, "/examples/{index}": self._example, "/api/model": self._model}
+        done = {"more": self._more, "stop": self._stop, "attack": self._attack}
+        posted = {"/api/predict": self._predict, **{f"/api/runs/{{run}}/{name}": each for name, each in done.items()}}
+        gets = [Route(path, each) for path, each in shown.items()]
+        return gets + [Route(path, each, methods=["POST"]) for path, each in posted.items()]
 
     async def _show_page(self, request: Request) -> Response:
         return HTMLResponse(self._page, headers={"Content-Security-Policy": self._policy})
@@ -154,13 +149,10 @@ class Service:
         """The radius of an attack; None if none is given."""
         if (given := request.query_params.get("radius")) is None:
             return None
-        noise = self.predictor.smoother.settings.noise
-        most = _MOST_TYPICAL * noise.typical_radius
-        try:
+        noise, radius = self.predictor.smoother.noise, math.nan
+        with suppress(ValueError):
             radius = float(given)
-        except ValueError:
-            radius = math.nan
-        if not 0 < radius <= most:
+        if not 0 < radius <= (most := _MOST_TYPICAL * noise.typical_radius):
             raise HTTPException(400, f"radius must be a number above 0, at most {most:g}")
         if noise.whole and radius != int(radius):
             raise HTTPException(400, "radius counts pixels and must be a whole number")
@@ -182,7 +174,7 @@ class Service:
 def make_app(service: Service, names: Sequence[str] = ()) -> Starlette:
     """The application around a service, for any ASGI server; it refuses what another site's page asks for.
 
-    `names` are those by which this machine may be called, beside IP addresses and localhost.
+    `names` of this machine are allowed in addresses, as IP addresses and localhost are.
 
     >>> from multiguard import Smoother, TopK
     >>> from multiguard.smooth.config import PredictConfig

@@ -12,7 +12,6 @@ from multiguard.certify.noise import Noise, check_sampled
 from multiguard.data.image import decode_image, read_image_bytes
 from multiguard.data.sample import Sample
 from multiguard.errors import ImageError, InvalidInputError
-from multiguard.evaluate.calibration import NOT_PROMISED
 from multiguard.io.files import read_regular
 from multiguard.io.rounding import confidence, plain, round_down
 from multiguard.report.page import ASSETS as REPORT_ASSETS
@@ -41,27 +40,12 @@ _LONGEST, _DECIMALS = 6, 4  # of a radius as text: longer ones are rounded down
 
 def model_facts(predictor: Predictor, config: ServeConfig) -> dict[str, Any]:
     """What the server predicts with, as JSON."""
-    settings, how, rule = predictor.smoother.settings, predictor.config, predictor.rule
-    returned: dict[str, Any] = {"rule": rule.name, **rule.options, "pilot_draws": how.pilot_draws}
-    returned["draws"] = config.draws
-    if predictor.calibrated is not None:
-        own = predictor.calibrated.calibration
-        returned = {"rule": "calibrated", "k_prime": own.k_prime, "least_hits": own.least_hits, "draws": own.draws}
-        returned |= {"recall": own.config.recall, "radius": own.config.radius, "confidence": own.config.confidence}
-        returned |= {"promise": own.sentence, "radius_words": predictor.radius_words, "not_promised": NOT_PROMISED}
-    return {
-        "model": predictor.model,
-        "labels": list(predictor.smoother.classifier.label_names),
-        "size": predictor.size,
-        **returned,
-        **({} if settings.score_threshold is None else {"score_threshold": settings.score_threshold}),
-        "noise": str(settings.noise),
-        "attacker": settings.noise.attacker,
-        "alpha": how.alpha,
-        "device": str(settings.device),
-        "limits": {"bytes": config.bytes, "pixels": config.pixels, "seconds": config.seconds, "requests": config.queue},
-        "version": __version__,
-    }
+    facts = {"draws": config.draws, **predictor.facts}
+    for name in ("max_draws", "noise_seed"):  # a request has its own
+        facts.pop(name, None)
+    limits = {"bytes": config.bytes, "pixels": config.pixels, "seconds": config.seconds, "requests": config.queue}
+    labels, device = list(predictor.smoother.classifier.label_names), predictor.smoother.settings.device
+    return facts | {"labels": labels, "device": device, "limits": limits, "version": __version__}
 
 
 def make_page(predictor: Predictor, config: ServeConfig, examples: Sequence[Example]) -> tuple[str, str]:

@@ -19,10 +19,9 @@ from multiguard.certify import Rule, Threshold, TopK
 from multiguard.certify.wealth import BETTING_CUTS
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.attacks import evaluated_size
-from multiguard.io.rounding import radius_json
 from multiguard.serve.answer import Task
 from multiguard.serve.live_page import slider_radii
-from multiguard.smooth import LivePrediction, Prediction
+from multiguard.smooth import LivePrediction
 from multiguard.smooth.calibrated import LiveCalibrated
 from multiguard.smooth.prediction import LiveVotes
 from multiguard.smooth.predictor import Predictor
@@ -50,23 +49,6 @@ _BETA = 0.001  # the probability of ever calling a sound proof of a run contradi
 _HALF = Threshold(0.5)  # where a classifier without noise returns a label if its scores are probabilities or logits
 
 
-def _claims(found: Prediction) -> dict[str, Any]:
-    """What is proved, as JSON."""
-    rows = zip(found.labels, found.names, found.radii, found.confirmed, strict=True)
-    labels = [
-        {"index": index, "label": name, "radius": radius_json(radius), "confirmed": sure}
-        for index, name, radius, sure in rows
-    ]
-    others = found.other_radii
-    return {
-        "draws": found.draws,
-        "labels": labels,
-        "set_radii": [radius_json(radius) for radius in found.set_radii],
-        **({"promise": found.promise} if found.promise else {}),
-        **({} if others is None else {"other_radii": [radius_json(radius) for radius in others]}),
-    }
-
-
 class Run:
     """One image, (3, height, width) uint8 as the model gets it, and its draws; what it sends holds when it is sent."""
 
@@ -85,7 +67,7 @@ class Run:
         self._chunk = self.live.batch
 
     def grow(self, task: Task, draws: int, *, copies: bool) -> None:
-        """Make so many further draws: messages about them, the claims as they come, and the last ones at the end."""
+        """Make further draws: messages about them, the claims as they come, and the last ones at the end."""
         live = self.live
         goal = live.draws + draws if live.most_draws == math.inf else int(live.most_draws)
         task.tell("run", self._head(goal))
@@ -95,11 +77,11 @@ class Run:
             task.tell("draws", self._progress(copies and not task.backlog))
             if live.labels is not None and live.draws > BETTING_CUTS[0] and time.monotonic() >= look:
                 began, seen = time.monotonic(), live.draws
-                task.tell("claims", _claims(live.prediction()))
+                task.tell("claims", live.prediction().claims)
                 look = time.monotonic() + max(_OFTEN, _COST * (time.monotonic() - began))
         complete = live.labels is not None and live.draws >= goal
         if live.labels is not None and live.draws != seen:
-            task.tell("claims", _claims(live.prediction()))
+            task.tell("claims", live.prediction().claims)
         task.tell("done", {"reason": "draws" if complete else "stopped" if self.stopped.is_set() else "time"})
 
     def _draw(self, goal: int) -> None:

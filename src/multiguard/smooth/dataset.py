@@ -94,7 +94,7 @@ def vote_dataset(
 
 
 def open_data(smoother: Smoother, data: Any) -> Dataset:
-    """The data as a dataset with the classifier's labels, which its first input counts if nobody has named them."""
+    """The data as a dataset with the classifier's labels, counted by its first input if they have no names."""
     classifier = smoother.classifier
     if classifier.num_labels is None:
         smoother.find_labels(first_input(data, classifier.feature_names))
@@ -129,7 +129,7 @@ class VoteRun:
     Without a given noise seed, `provenance` has a random one, and a run in the folder that differs only in it is
     resumed with its own.
 
-    The arguments are those of `vote_dataset`. `classifier_hash` is the `state_hash` of the classifier, for a caller who
+    Arguments as in `vote_dataset`. `classifier_hash` is the `state_hash` of the classifier, for a caller who
     has just computed it. A run that is not `resumable` is never resumed from files.
     """
 

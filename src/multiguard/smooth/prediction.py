@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from multiguard.certify import Method, Noise, Rule, certified_radii, label_radii, settled_by_betting
 from multiguard.certify.arguments import check_alpha
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.io.rounding import radius_text
+from multiguard.io.rounding import radius_json, radius_text
 from multiguard.smooth.engine import Image, content_id
 from multiguard.smooth.noise_source import Stream, resolve_seed
 from multiguard.smooth.stream import Job, check_draws
@@ -28,7 +28,7 @@ _BATCH = 64
 
 @dataclass(frozen=True, repr=False)
 class Prediction:
-    """With probability at least 1 - alpha over the noise, all radii hold at once, those of labels and of the set.
+    """With probability at least 1 - alpha over the noise, all radii hold at once, of labels and of the set.
 
     Attributes:
         labels: The indices of the labels that the pilot draws chose, most frequent first.
@@ -36,7 +36,7 @@ class Prediction:
             noise says what a radius counts: with Gaussian noise the l2-norm of the perturbation.
         set_radii: At least e of these labels stay predicted under any perturbation up to set_radii[e-1];
             non-increasing, never below the e-th largest of `radii`, -inf if not confirmed.
-        other_radii: At most m labels beside `labels` are predicted under any perturbation up to other_radii[m];
+        other_radii: At most m labels outside `labels` are predicted under any perturbation up to other_radii[m];
             non-decreasing, one for each m below the number of other labels. None for the top-k rule.
         names: The names of `labels`; empty if they are not known.
         noise_seed: The seed of the noise; None if the votes came from elsewhere.
@@ -62,6 +62,20 @@ class Prediction:
     def confirmed(self) -> tuple[bool, ...]:
         """For each label whether the fresh draws confirm it: its radius is at least 0."""
         return tuple(radius >= 0 for radius in self.radii)
+
+    @property
+    def claims(self) -> dict[str, Any]:
+        """What is said of the image, as JSON: a radius is null where unconfirmed, "inf" where unlimited."""
+        names = self.names or tuple(map(str, self.labels))
+        labels = [
+            {"index": index, "label": name, "radius": radius_json(radius), "confirmed": radius >= 0}
+            for index, name, radius in zip(self.labels, names, self.radii, strict=True)
+        ]
+        found: dict[str, Any] = {"draws": self.draws, "labels": labels}
+        found["set_radii"] = [radius_json(radius) for radius in self.set_radii]
+        if self.other_radii is not None:
+            found["other_radii"] = [radius_json(radius) for radius in self.other_radii]
+        return found | ({"promise": self.promise} if self.promise else {})
 
     def __repr__(self) -> str:
         count, names = len(self.labels), self.names or self.labels
@@ -130,7 +144,7 @@ def best_of(before: Prediction, after: Prediction) -> Prediction:
 class LiveVotes:
     """The draws of one image as they come; the votes do not depend on how the draws are divided.
 
-    One thread at a time may use it. The arguments are those of `Smoother.predict`.
+    One thread at a time may use it. Arguments as in `Smoother.predict`.
     """
 
     pilot_draws = pilot_draws_made = 0
@@ -180,7 +194,7 @@ class LiveVotes:
         return votes
 
     def draw(self, draws: int) -> None:
-        """Make so many further draws."""
+        """Make further draws."""
         raise NotImplementedError
 
     def prediction(self) -> Prediction:
@@ -264,7 +278,7 @@ class LivePrediction(LiveVotes):
         return self._hits("pilot" if self.labels is None else "certify")
 
     def draw(self, draws: int) -> None:
-        """Make so many further draws: those that choose the labels as long as some are missing, then others."""
+        """Make further draws: pilot draws as long as some are missing, then others."""
         pilot = min(check_draws(draws), self.pilot_draws - self.pilot_draws_made)
         if pilot > 0:
             votes = self._add("pilot", pilot)
@@ -287,9 +301,9 @@ class LivePrediction(LiveVotes):
         return self._best
 
     def settled(self, radii: Sequence[float], max_draws: int, forecast_margin: float = 1.0) -> bool:
-        """Whether no more of the claims at these radii can be expected from so many draws in all. A forecast.
+        """Whether no more of the claims at these radii can be expected from `max_draws` draws. A forecast.
 
-        The arguments are those of `AdaptivePlan`.
+        Arguments as in `AdaptivePlan`.
         """
         if self.draws == 0 or self.labels is None:
             return False

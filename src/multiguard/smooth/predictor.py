@@ -11,7 +11,7 @@ from multiguard.certify.rules import Rule
 from multiguard.data.image import decode_image, read_image_bytes
 from multiguard.data.image_folder import find_images
 from multiguard.errors import ImageError, ImageFailure, InvalidInputError, ModelError
-from multiguard.evaluate.calibration import Calibration, read_calibration
+from multiguard.evaluate.calibration import NOT_PROMISED, Calibration, read_calibration
 from multiguard.io.rounding import plain
 from multiguard.models.config import ModelConfig
 from multiguard.models.loading import chosen_noise, load_model, square_size, unnamed_labels
@@ -49,6 +49,24 @@ class Predictor:
         radii = config.radii or self.smoother.noise.default_radii
         options |= {"pilot_draws": config.pilot_draws, "draws": config.draws, "radii": radii}
         return self.smoother.predict(image, self.rule, **options)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """How images are predicted, as JSON: the model, the rule or the promise, and the noise."""
+        config, settings, noise = self.config, self.smoother.settings, self.smoother.noise
+        found: dict[str, Any] = {"model": self.model, "size": self.size, "precision": settings.precision}
+        found |= {"noise": str(noise), "attacker": noise.attacker}
+        if settings.score_threshold is not None:
+            found["score_threshold"] = settings.score_threshold
+        if not noise.enumerated:
+            found |= {"alpha": config.alpha, "noise_seed": config.noise_seed}
+        if self.calibrated is None:
+            drawn = {} if noise.enumerated else {"pilot_draws": config.pilot_draws, "max_draws": config.draws}
+            return found | {"rule": self.rule.name, **self.rule.options, **drawn}
+        own = self.calibrated.calibration
+        found |= {"rule": "calibrated", "k_prime": own.k_prime, "least_hits": own.least_hits, "draws": own.draws}
+        found |= {"recall": own.config.recall, "radius": own.config.radius, "confidence": own.config.confidence}
+        return found | {"promise": own.sentence, "radius_words": self.radius_words, "not_promised": NOT_PROMISED}
 
     @property
     def radius_words(self) -> str:

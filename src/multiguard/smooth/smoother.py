@@ -76,7 +76,7 @@ class Smoother:
         batch_size: The rows per batch, or "auto". It halves when CUDA runs out of memory.
         clamp: Whether f clamps the noisy input to [0, 1] before anything else.
         precision: "float32", "bfloat16" or "float16" (autocast).
-        channels_last: Whether images and weights are stored channels last; by default those of convolutions are.
+        channels_last: Whether images and weights are stored channels last; by default where there are convolutions.
         compile: Whether to compile the classifier together with its noise; False also keeps an ONNX network on
             onnxruntime, where OpenVINO is installed.
         noise_source: What makes the noise, to reproduce the noise of a CUDA run on a CPU.
@@ -157,7 +157,7 @@ class Smoother:
         return named_row(image, self.classifier.feature_names)
 
     def find_labels(self, image: Image) -> tuple[str, ...]:
-        """The label names; the first input shows what a function takes, and how many scores nobody has named."""
+        """The label names; the first input shows what a function takes, and counts unnamed scores."""
         with self._making:
             if not self._ready:
                 pixels = to_pixels(image_array("image", image, self.classifier.image_size))[None]
@@ -234,7 +234,7 @@ class Smoother:
 
         Args:
             image: An array of any shape, uint8 or floating point. A uint8 value x of an image (channels, height,
-                width) is x / 255; those of any other shape are taken as they are. The path of an image file and a PIL
+                width) is x / 255; other shapes are taken as they are. The path of an image file and a PIL
                 image are resized to the size of the classifier. A pandas Series, or a data frame of one row, is read
                 by the names of its columns.
             draws: n, the number of noisy copies to classify.
@@ -265,7 +265,7 @@ class Smoother:
     def noisy(
         self, image: Image, draw: int, *, noise_seed: int, image_id: str, stream: Stream = "certify"
     ) -> NDArray[np.float32]:
-        """The noisy copy that the classifier gets in this draw, for display; the arguments are those of `votes`."""
+        """The noisy copy that the classifier gets in this draw, for display; arguments as in `votes`."""
         job = self.job(image, 1, noise_seed=noise_seed, image_id=image_id, first_draw=draw, stream=stream)
         noisy: NDArray[np.float32] = self.engine.noisy(Batch((Segment(job, 0, 1),)))[0]
         return noisy
@@ -280,7 +280,7 @@ class Smoother:
         first_draw: int = 0,
         stream: Stream = "certify",
     ) -> Job:
-        """Draws to be made by `run`; the arguments are those of `votes`. The image is copied."""
+        """Draws to be made by `run`; arguments as in `votes`. The image is copied."""
         count, first = check_draws(draws, first_draw), whole_number("first_draw", first_draw)
         key = noise_key(whole_number("noise_seed", noise_seed), image_id, stream)
         array = image_array(image_id, self.opened(image), self.classifier.image_size)
@@ -504,9 +504,9 @@ class Smoother:
     ) -> "Calibrated":
         """On average the labels of its `predict` hold this fraction of the true ones, under attacks up to the radius.
 
-        The average is over new images that are exchangeable with those of `data`, over the draws and over the images
-        of `data`; with `confidence` it is over new images and draws, and holds with that confidence. If only the set of
-        all labels would keep the promise, `InvalidInputError` says what can be promised.
+        The average is over new images that are exchangeable with the images of `data`, over the draws and over `data`;
+        with `confidence` it is over new images and draws, and holds with that confidence. If only the set of all labels
+        would keep the promise, `InvalidInputError` says what can be promised.
 
         Args:
             data: Labelled inputs, as for `certify`.

@@ -132,7 +132,16 @@ class NamedRun(VoteRun):
         plan = None
         if target is not None:
             plan = AdaptivePlan(target.rule, config.radii, config.most_draws, target.alpha)
-        smoother = Smoother(classifier, noise=found, **_sampling(self.config))
+        smoother = Smoother(
+            classifier,
+            noise=found,
+            k_max=config.k_max,
+            score_threshold=score_threshold(config.rule, config.score_threshold),
+            device=config.device,
+            batch_size=config.batch_size or "auto",
+            clamp=config.clamp,
+            precision=config.precision,
+        )
         self.classifier_hash = (
             smoother.classifier.state_hash()
         )  # the placed one; nothing changes the weights from here on
@@ -235,24 +244,6 @@ class NamedRun(VoteRun):
         remove_partial_files(out, lambda name: name == SOURCE_FILE)
         content = encode_json({**source, "command": command, "files": files}) + b"\n"
         write_atomically(out / SOURCE_FILE, lambda file: file.write(content))
-
-    def discard_old(self, out: Path) -> None:
-        """Remove the old votes in a folder, once nothing can be wrong with the new ones."""
-        _ = self.provenance  # what is wrong with it is said now
-        with folder_lock(out):
-            discard_votes(out)
-
-
-def _sampling(config: VoteConfig) -> dict[str, Any]:
-    """How the smoother runs the classifier."""
-    return {
-        "k_max": config.k_max,
-        "score_threshold": score_threshold(config.rule, config.score_threshold),
-        "device": config.device,
-        "batch_size": config.batch_size or "auto",
-        "clamp": config.clamp,
-        "precision": config.precision,
-    }
 
 
 def mean_draws(votes: Votes) -> float:

@@ -81,7 +81,7 @@ class Attack {
     const all = { 1: "The label", 2: "Both labels" }[found.proved.length] ?? `All ${found.proved.length} labels`;
     if (!missing.length) return `${all} proved at this R (✓) stayed.`;
     const names = listed(missing.map(nameOf));
-    return found.contradicted ? `The fresh draws contradict the proof about ${names}: a proof is wrong with a probability of at most ${data.alpha} per run.` : `${names} is proved to stay; so few draws cannot tell.`;
+    return found.contradicted ? `The fresh draws contradict the proof about ${names}: a proof is wrong with a probability of at most ${data.alpha} per run.` : `${names} is proved to stay; these draws are too few to decide.`;
   }
 
   done(reason) {
