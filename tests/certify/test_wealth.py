@@ -446,3 +446,15 @@ def test_mean_payoff_of_variation(case, monkeypatch: pytest.MonkeyPatch) -> None
     assert max(fair) <= 1 + 1e-7
     monkeypatch.setattr(wealth, "payoffs", lambda *given: payoffs(*given) + 1e-3)
     assert max(means(case, monkeypatch)) > 1 + 1e-6
+
+
+@pytest.mark.parametrize("above", [-9.0, 0.0, 9.0])
+def test_likely_end(above: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In how many parts radii are asked for changes no claim."""
+    rng, rule = np.random.default_rng(3), TopK(3, 2)
+    votes = [random_ranked(rng, labels=7, depth=2, draws=400, spread=1.5) for _ in range(6)]
+    whole = [certified_radii(each, [0, 1, 2], rule, num_labels=7, sigma=1.0, method="coupled").true for each in votes]
+    monkeypatch.setattr(wealth, "_ABOVE", above)
+    parts = [certified_radii(each, [0, 1, 2], rule, num_labels=7, sigma=1.0, method="coupled").true for each in votes]
+    np.testing.assert_array_equal(whole, parts)
+    assert np.max(whole) > 0.5

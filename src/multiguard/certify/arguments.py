@@ -23,7 +23,7 @@ _Labels = TypeVar("_Labels")
 
 # Alpha is divided among many bounds; below this the parts would leave what a double can hold.
 _LEAST_ALPHA = 1e-200
-# Images are read by one process for some seconds, and then by several if two are expected to save some seconds.
+# Images are read by one process for some seconds of its time, then by several if two are expected to save some.
 _SECONDS_ALONE, _SECONDS_SAVED = 0.5, 1.5
 
 
@@ -114,10 +114,10 @@ def each_image(
     CPU: `read` must then be one that can be pickled, and depend on its arguments alone.
     """
     calls = ((read, index, given, true) for index, (given, true) in enumerate(zip_longest(votes, labels)))
-    begin = time.perf_counter()
+    begin = time.process_time()
     for done, call in enumerate(calls, start=1):
         yield _one(*call)
-        spent = time.perf_counter() - begin
+        spent = time.process_time() - begin
         if spent > _SECONDS_ALONE and spent / done * (slow - done) / 2 > _SECONDS_SAVED:
             break
     else:

@@ -47,6 +47,7 @@ class Game:
     threshold: float | None = None
     shift: Shift = GAUSSIAN_SHIFT
 
+    @cache  # noqa: B019 (a game is a value, and there are few)
     def cells(self) -> tuple[Ints, Ints]:
         """(cells,) and (cells,) the labels of S and of T that a draw hits, all that is possible."""
         a, b = np.divmod(np.arange((self.most_in + 1) * (self.most_out + 1)), self.most_out + 1)

@@ -15,7 +15,17 @@ from multiguard.certify.bets import Claim, Game
 from multiguard.certify.draws import MOST_SUBSET_LABELS, Draws, check_order, fixed_permutation, read_draws
 from multiguard.certify.noise import SampledNoise
 from multiguard.certify.rules import Method, Rule, Threshold, TopK
-from multiguard.certify.wealth import ANYTIME, MOST_TOGETHER, Course, bets_of, fixed_course, reachable, settle, wealth
+from multiguard.certify.wealth import (
+    ANYTIME,
+    MOST_TOGETHER,
+    Course,
+    bets_of,
+    fixed_course,
+    likely_end,
+    reachable,
+    settle,
+    wealth,
+)
 
 # The methods that bet: for a number of draws fixed beforehand, and for any number of draws.
 BETTING_METHODS: tuple[Method, ...] = ("coupled", "betting")
@@ -113,10 +123,13 @@ def claimed(draws: Draws, staircase: Staircase, noise: SampledNoise, course: Cou
     reached = [0]  # how many of the radii, from the strongest claim on
     claims = settle(blocks, claims, course)
     for claim, bets in reversed(list(zip(claims, bets_of(blocks, claims, course), strict=True))):
-        start = reached[-1]
-        log_k = wealth(bets, radii, start, reachable(bets, radii))
-        proved = is_proved(log_k, claim.needed, draws.count)
-        reached.append(start + int(np.logical_and.accumulate(proved).sum()))
+        proved, end = reached[-1], reachable(bets, radii)
+        for stop in (likely_end(bets, radii, proved, end), end):
+            is_next = is_proved(wealth(bets, radii, proved, stop), claim.needed, draws.count)
+            proved += int(np.logical_and.accumulate(is_next).sum())
+            if proved < stop:
+                break
+        reached.append(proved)
     return np.append(-np.inf, radii)[reached[:0:-1]]
 
 

@@ -50,6 +50,8 @@ _STEPS, _BEYOND = 6, 1e-3
 _REACH_STEPS, _LEAST_PART, _CLOSE = 7, 0.25, 0.02
 # That r is uncertain; bets are made for this many r from what is expected to what is likely, and for few r far below.
 _FINE = 64
+# An r that is proved is seldom further above the one expected from most draws.
+_ABOVE = 0.3
 # There is no hope, and no bet, where this multiple of the growth expected at r = 0 would be too little.
 _HOPE = 4.0
 # A claim without hope before the first cut has this fraction of the alpha of one with hope.
@@ -124,6 +126,24 @@ def reachable(bets: "Sequence[Bets]", radii: Floats) -> int:
     return int(np.count_nonzero((bets[-1].block.last - bets[0].block.first) * growth >= bets[0].claim.needed))
 
 
+def likely_end(bets: "Sequence[Bets]", radii: Floats, start: int, end: int) -> int:
+    """Where the radii from `start` to `end` that are likely to be proved end; no bet is for radii on both sides."""
+    reach = max((each.reach for each in bets if each.is_hopeful), default=-1.0)
+    stop, now = max(start + 1, int(np.searchsorted(radii, reach + _ABOVE))), start
+    while now < stop < end:
+        now = stop
+        stop = max(
+            int(np.searchsorted(places, places[stop - 1], side="right")) for places in _places_of(bets, radii)[1]
+        )
+    return min(stop, end)
+
+
+def _places_of(bets: "Sequence[Bets]", radii: Floats) -> tuple[list[Floats], list[Ints]]:
+    """For each block the r that bets are made for, and which of them each of the radii has."""
+    grids = [each.grid(radii) for each in bets]
+    return grids, [np.searchsorted(grid, radii) for grid in grids]
+
+
 def wealth(bets: "Sequence[Bets]", radii: Floats, start: int = 0, end: int | None = None) -> Floats:
     """(end - start,) log K of the weakest pair at the radii, which rise, from `start` to `end`.
 
@@ -132,8 +152,7 @@ def wealth(bets: "Sequence[Bets]", radii: Floats, start: int = 0, end: int | Non
     end = len(radii) if end is None else end
     if not bets or end <= start:
         return np.zeros(max(0, end - start))
-    grids = [each.grid(radii) for each in bets]
-    at = [np.searchsorted(grid, radii) for grid in grids]
+    grids, at = _places_of(bets, radii)
     first = start
     for places in reversed(at):  # radii with the same bet go together: its stakes follow from the least wealth of them
         first = int(np.searchsorted(places, places[first]))
