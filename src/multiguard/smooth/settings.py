@@ -22,12 +22,12 @@ from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.classifier import Classifier, is_module
 from multiguard.smooth.noise_source import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
 from multiguard.version import __version__
-from multiguard.votes import Provenance
 from multiguard.votes.types import DEFAULT_RANKS, vote_dtype
 
 if TYPE_CHECKING:
     from multiguard.smooth.rounds import Scheme
     from multiguard.smooth.smoother import Smoother
+    from multiguard.votes import Provenance
 
 _DEFAULT_SCORE_THRESHOLD = 0.5
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -202,12 +202,14 @@ def make_provenance(
     classifier_hash: str | None = None,
     *,
     resumable: bool = True,
-) -> Provenance:
+) -> "Provenance":
     """Everything that determines the votes of this run, read from the classifier as it is now.
 
     `first_image_hash` is that of the first usable image; `classifier_hash` the `state_hash`, if just computed.
     Refuses a dataset whose labels are not the classifier's, and in a resumable run a function without a name.
     """
+    from multiguard.votes import Provenance  # which imports pyarrow, and a prediction needs none
+
     classifier, stopping = smoother.classifier, scheme.stopping
     if resumable:
         classifier.check_named()
