@@ -66,7 +66,7 @@ def test_example_outputs(examples):
     home, said = examples
     assert said["train"].endswith("model: runs/digits\n")
     assert said["vote"].endswith("60 votes on each of 5 images, gaussian:0.25: runs/votes\n")
-    assert said["certify"].endswith("certificates.parquet, curves.csv and labels.csv: runs/certificates\n")
+    assert said["certify"].endswith("certificates.parquet and curves.csv: runs/certificates\n")
     assert said["report"].endswith("report: runs/report.html\n")
     for name in ("votes/source.json", "certificates/curves.csv", "report.html", "figures", "tables"):
         assert (home / "runs" / name).exists()

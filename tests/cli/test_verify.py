@@ -158,7 +158,7 @@ def test_damage(home):
     """A flipped bit in the certificates or in the votes, and an edited copy, are findings, not mistakes."""
     copy = home / "certificates/curves.csv"
     copy.write_text(copy.read_text().replace("joint", "jolnt", 1))
-    assert verified()[1] == ["FAILED  not what the certificates say, though it lies beside them: curves.csv"]
+    assert verified()[1] == ["FAILED  certificates/curves.csv is not what the certificates say"]
     for path in (home / "votes/votes-00000.parquet", home / "certificates" / CERTIFICATES_NAME):
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1

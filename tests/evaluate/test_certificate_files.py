@@ -20,7 +20,7 @@ from multiguard.io.files import file_checksum
 from multiguard.version import __version__
 
 PARQUET = "certificates.parquet"
-FILES = {PARQUET, "curves.csv", "labels.csv", f".{PARQUET}.json"}
+FILES = {PARQUET, "curves.csv", f".{PARQUET}.json"}
 OLD = CertifyConfig(k=3, k_prime=2, methods=("joint", "independent"), radius_step=0.25)
 NEW = OLD.replace(k=4, k_prime=1)
 
@@ -57,7 +57,6 @@ def test_round_trip(tmp_path, kind) -> None:
     found = read_certificates(str(tmp_path / "a" / "c"))
     assert as_lists(found) == as_lists(made)
     assert found.certificates.table.schema == made.certificates.table.schema
-    assert as_lists(found.labels) == as_lists(made.labels)
     assert (found.source, found.command, found.certified_with) == (source, "multiguard", __version__)
     assert found.votes_hash == file_checksum(tmp_path / "votes" / "manifest.json")
     assert found.certificates_hash == file_checksum(tmp_path / "a" / "c" / PARQUET)
@@ -104,8 +103,6 @@ def test_csv(written) -> None:
     assert len(rows) == sum(len(one.scores.radius) for one in results.curves)
     with pytest.raises(InvalidInputError, match="two curves have the same method"):
         curves_text([curve, *results.curves])
-    labels = list(csv.DictReader(io.StringIO((written / "labels.csv").read_text())))
-    assert {row["label"] for row in labels} == {one.label for one in results.labels}
 
 
 def test_same_request(votes, certified, monkeypatch) -> None:
@@ -145,9 +142,8 @@ def emptied(path) -> None:
 
 @pytest.mark.parametrize("harm", [edited, truncated, emptied, lambda path: path.unlink()])
 def test_damaged_parquet(certified, harm) -> None:
-    """A damaged certificates.parquet is refused with its name, in one line; the CSV files are not read."""
-    for name in ("curves.csv", "labels.csv"):
-        (certified / name).write_text("damaged")
+    """A damaged certificates.parquet is refused with its name, in one line; the CSV file is not read."""
+    (certified / "curves.csv").write_text("damaged")
     assert k_of(certified) == 3
     harm(certified / PARQUET)
     with pytest.raises(DataError, match=r"certificates\.parquet") as refusal:

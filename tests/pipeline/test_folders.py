@@ -176,7 +176,7 @@ HEADS = {
     "attack": "attack.parquet",
     "vote": "manifest.json",
 }
-LAST = {"certify": "labels.csv", "report": "two.csv", "attack": "attack.tex"}
+LAST = {"certify": "curves.csv", "report": "two.csv", "attack": "attack.tex"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -277,7 +277,7 @@ def typed(inputs, tmp_path):
 @pytest.mark.parametrize(
     ("name", "file"),
     [
-        ("certify", "labels.csv"),
+        ("certify", "curves.csv"),
         ("certify", "certificates.parquet"),
         ("attack", "attack.csv"),
         ("attack", "attack.parquet"),

@@ -111,7 +111,7 @@ def test_label_bars(study: Study) -> None:
     with fixed_style():
         axes = label_figure(study).axes[0]
     grid = study.grid.tolist()
-    percents = {f"{label.label}  ({label.images})": 100 * label.certified for label in study.main.labels}
+    percents = {f"{label.label}  ({label.images})": 100 * label.certified for label in study.label_scores}
     names = [text.get_text() for text in axes.get_yticklabels()]
     assert sorted(names) == sorted(percents)
     for bars, radius in zip(axes.containers, [0, 0.25, 0.5, 1.0], strict=True):

@@ -172,10 +172,10 @@ def test_label_strips(study: Study, path: Path, opened) -> None:
         texts = page.locator(".label-strips .name").all_text_contents()
         names = [re.sub(r" \d+ images?$", "", text) for text in texts]
         values = page.locator(".label-strips .value").all_text_contents()
-        expected = {label.label: f"{percent_value(float(label.certified[index]))} %" for label in study.main.labels}
+        expected = {label.label: f"{percent_value(float(label.certified[index]))} %" for label in study.label_scores}
         assert dict(zip(names, values, strict=True)) == expected
         assert values == sorted(values, key=lambda value: -float(value[:-2]))
-        assert len(values) == len(study.main.labels)
+        assert len(values) == len(study.label_scores)
 
 
 def test_tabs(study: Study, path: Path, opened) -> None:
@@ -319,7 +319,9 @@ def test_closing_sentence(study: Study, path: Path, opened) -> None:
             f"At R = {page.locator('#radius-shown').inner_text()} (l2-norm) at least {stay} of the {total} true labels"
         )
         assert page.locator(".closing").inner_text().startswith(words)
-    assert closing_sentence(study.main).endswith("true labels of these 9 images stay, with probability 0.998.")
+    assert closing_sentence(study.main).endswith(
+        "true labels of these 9 images stay, with probability 0.998 (test set)."
+    )
 
 
 def test_strips(study: Study, path: Path, opened) -> None:
@@ -336,7 +338,7 @@ def test_strips(study: Study, path: Path, opened) -> None:
         })"""
     )
     proved, end = study.main.certificates, float(study.grid[-1])
-    assert len(strips) == len(study.main.labels)
+    assert len(strips) == len(study.label_scores)
     for name, points in strips:
         label = proved.label_names.index(name)
         pairs = zip(proved.labels, proved.label_radii, strict=True)

@@ -23,9 +23,10 @@ from tests.report.browsing import (
 from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, changed, make_run
 
 from multiguard.certify import certified_size
-from multiguard.evaluate import CertifyConfig, Curve
+from multiguard.evaluate import CalibrateConfig, CertifyConfig, Curve, calibrate
 from multiguard.io.rounding import percent_value, round_up
 from multiguard.report import Study, write_page
+from multiguard.votes import read_votes
 
 ODD_STEP = 0.0471234567890127
 MOST_CEILINGS = 4
@@ -287,3 +288,25 @@ def test_hovered_names(pages: dict[str, Path], opened) -> None:
     assert all(
         name in shown for name in ("σ = 0.25 (<b>again</b>)", "σ = 0.25 (<img src=x onerror=alert(7)>)", "σ = 0.5")
     )
+
+
+def test_promises(tmp_path: Path, opened) -> None:
+    """The page states what holds of all images and of images like these, and what a calibration offers."""
+    run = make_run(tmp_path, images=60, spread=6.0, bands=0.9)
+    calibration = calibrate(CalibrateConfig(recall=0.3, radius=0.25), [read_votes(tmp_path / "votes")])
+    write_page(Study(run, calibration=calibration), tmp_path / "report.html")
+    visited = opened(tmp_path / "report.html")
+    page, bands = visited.page, run.curves[0].bands
+    for index in (0, 5, 12):
+        slide_to(page, index)
+        for name, floors in (("test_set", bands.test_set[1]), ("population", bands.population[1])):
+            assert page.locator(f"[data-floor={name}]").inner_text() == percent_value(float(floors[index]))
+    assert page.locator("#promise .words").inner_text() == calibration.sentence
+    page.locator("#promise .plot").last.scroll_into_view_if_needed()
+    page.locator("#promise .plot .js-line").last.wait_for(state="attached")
+    radii, recalls = ({getattr(each, name) for each in calibration.offers} for name in ("radius", "recall"))
+    assert page.locator("#promise .js-line").count() == len(radii) + len(recalls)
+    cells = page.locator("#promise td").all_inner_texts()
+    shown = {f"{round_up(each.returned, 1)}\n{round_up(each.wrong, 1)} wrong" for each in calibration.offers}
+    assert {cell for cell in cells if cell != "\u2013"} == shown
+    assert_quiet(visited, tmp_path / "report.html")

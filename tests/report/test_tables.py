@@ -12,7 +12,7 @@ from tests.report.studies import HOSTILE_LABELS, make_run
 
 from multiguard.io.names import as_cell
 from multiguard.report import Study, write_tables
-from multiguard.report.tables import escape_latex, escape_markdown
+from multiguard.report.tables import escape_latex
 
 WORDS = {"precision": "precision", "recall": "recall", "f1": "F1"}
 LATEX_COMMANDS = re.compile(
@@ -36,10 +36,10 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def test_formats(folder: Path) -> None:
-    """Every table comes in three formats."""
+    """Every table comes in both formats."""
     names = ["alpha", "k", "k_prime", "labels", "methods", "n", "noise", "training"]
     assert sorted(path.name for path in folder.iterdir()) == sorted(
-        f"{n}.{kind}" for n in names for kind in ("csv", "md", "tex")
+        f"{n}.{kind}" for n in names for kind in ("csv", "tex")
     )
 
 
@@ -65,10 +65,9 @@ def test_csv_exact(study: Study, folder: Path, name: str) -> None:
     assert len(seen) >= 6
 
 
-@pytest.mark.parametrize("kind", ["md", "tex"])
-def test_percent_rounded_down(folder: Path, kind: str) -> None:
+def test_percent_rounded_down(folder: Path) -> None:
     """People read percentages rounded down."""
-    text = (folder / f"methods.{kind}").read_text(encoding="utf-8")
+    text = (folder / "methods.tex").read_text(encoding="utf-8")
     expected = [
         [
             str((Decimal(cell) * 100).quantize(Decimal("0.1"), ROUND_FLOOR))
@@ -88,7 +87,7 @@ def _body(text: str) -> list[str]:
 
 def test_left_out_images(folder: Path) -> None:
     """Images that are left out are counted."""
-    assert "Over 9 images; 3 without labels are left out." in (folder / "k.md").read_text(encoding="utf-8")
+    assert "Over 9 images; 3 without labels are left out." in (folder / "k.tex").read_text(encoding="utf-8")
 
 
 def test_labels(study: Study, folder: Path) -> None:
@@ -109,12 +108,12 @@ def test_labels(study: Study, folder: Path) -> None:
 def test_label_proof(tmp_path: Path, threshold: Study) -> None:
     """The radius of a single label is proved in one way, whatever method proves the set."""
     write_tables(Study(make_run(tmp_path / "run", methods=("jia", "paper"))), tmp_path / "ranked")
-    text = (tmp_path / "ranked/labels.md").read_text(encoding="utf-8")
+    text = (tmp_path / "ranked/labels.tex").read_text(encoding="utf-8")
     assert "method joint" in text
     assert "jia" not in text
-    assert "method jia" in (tmp_path / "ranked/methods.md").read_text(encoding="utf-8")
+    assert "method jia" in (tmp_path / "ranked/methods.tex").read_text(encoding="utf-8")
     write_tables(threshold, tmp_path / "sets")
-    text = (tmp_path / "sets/labels.md").read_text(encoding="utf-8")
+    text = (tmp_path / "sets/labels.tex").read_text(encoding="utf-8")
     assert "by the bound of the label itself" in text
     assert "method" not in text
 
@@ -125,8 +124,6 @@ def test_hostile_labels(hostile_study: Study, tmp_path: Path) -> None:
     labels = {row["label"] for row in rows(tmp_path / "labels.csv")}
     assert "'" + HOSTILE_LABELS[4] in labels
     assert not any(label.startswith("=") for label in labels)
-    for path in tmp_path.glob("*.md"):
-        assert "<" not in path.read_text(encoding="utf-8")
     latex = (tmp_path / "labels.tex").read_text(encoding="utf-8")
     assert r"a\textbar{}b\_c*d\textasciigrave{}e\textbackslash{}f\$g\$ \#100\% \textasciitilde{}\{x\}" in latex
     columns = latex.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()
@@ -141,7 +138,7 @@ def test_ceilings(threshold: Study, tmp_path: Path) -> None:
     grid = scores.radius.tolist()
     expected = [float(scores.false_ceiling[grid.index(float(head[2:]))]) for head in row if head.startswith("R=")]
     assert [float(cell) for head, cell in row.items() if head.startswith("R=")] == expected
-    text = (tmp_path / "methods.md").read_text(encoding="utf-8")
+    text = (tmp_path / "methods.tex").read_text(encoding="utf-8")
     line = next(line for line in text.splitlines() if "wrong labels, at most" in line)
     shown = [Decimal(cell) for cell in re.findall(r"\d+\.\d\d", line)]
     assert shown == [Decimal(repr(value)).quantize(Decimal("0.01"), ROUND_CEILING) for value in expected]
@@ -152,7 +149,7 @@ def test_ceilings(threshold: Study, tmp_path: Path) -> None:
 def test_predicted_labels(unlabelled: Study, tmp_path: Path) -> None:
     """Tables of predicted labels have neither precision nor recall, and say how many draws there were."""
     write_tables(unlabelled, tmp_path)
-    text = "\n".join(path.read_text(encoding="utf-8") for path in tmp_path.glob("*.md"))
+    text = "\n".join(path.read_text(encoding="utf-8") for path in tmp_path.glob("*.tex"))
     assert not re.search(r"precision|recall|F1|wrong", text)
     mean = unlabelled.main_curve("betting", "mean").mean_draws
     assert f"n up to 100 ({round(mean, 1):g} on average)" in text
@@ -175,19 +172,9 @@ def test_latex_row_end(name: str, written: str) -> None:
     assert escape_latex(name) == written
 
 
-@given(st.text())
-def test_markdown_markup(text: str) -> None:
-    """Markdown text has no markup and no HTML."""
-    written = escape_markdown(text)
-    bare = re.sub(r"\\.", "", written)
-    assert not set(bare) & set("|`*_[]<>\n\r")
-    assert re.sub(r"&(?:amp|lt|gt);", "", bare).count("&") == 0
-
-
-def test_links_and_directions() -> None:
-    """A name is no link and does not turn the direction of text."""
-    assert escape_markdown("www.a.b") == r"www\.a.b"
-    assert escape_latex("a\u202eb\x9bc") == escape_markdown("a\u202eb\x9bc") == "a b c"
+def test_directions() -> None:
+    """A name does not turn the direction of text."""
+    assert escape_latex("a\u202eb\x9bc") == "a b c"
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "\uff1d1", "'=1"])

@@ -33,7 +33,7 @@ def calibrate_command(votes: _Votes, config: _Config, out: _Out = None, force: F
         found = calibrate(
             config, opened, out=where, force=force, progress=lambda *counts: progress("choosing", *counts)
         )
-    echo(fill(found.sentence, 80))
+    echo(fill(f"Deployment: {found.sentence}", 80))
     echo(f"\n{fill(found.how, 80)}")
     echo(f"\n{fill(found.expected, 80)}")
     echo(f"\n{fill(NOT_PROMISED, 80)}")

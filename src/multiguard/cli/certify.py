@@ -78,7 +78,7 @@ def certify_command(
     if choice is not None:
         echo(f"{len(whole) - len(taken)} images chose {choice.rule.text}, and are not certified")
     _show(written)
-    echo(f"certificates.parquet, curves.csv and labels.csv: {folder}")
+    echo(f"certificates.parquet and curves.csv: {folder}")
 
 
 def _show(written: "Results") -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Goal = Literal["in", "out"]
 CLEAN, BEST = "none", "best"
 _KIND = TableKind("attack.parquet", "multiguard-attack", 5, "an attack folder", "attack again")
-_FOLLOWERS = tuple(f"attack.{kind}" for kind in ("csv", "md", "tex", "png", "svg", "pdf"))  # its table and figure
+_FOLLOWERS = tuple(f"attack.{kind}" for kind in ("csv", "tex", "png", "svg", "pdf"))  # its table and figure
 
 
 def goals(rule: Rule) -> tuple[Goal, ...]:

@@ -1,7 +1,7 @@
-"""certificates.parquet, with curves.csv and labels.csv beside it.
+"""certificates.parquet, with curves.csv next to it.
 
 The Parquet file alone holds everything: the table of the certificates, and in its metadata the config, the curves and
-where all of it comes from. The CSV files are copies for people; nothing reads them back.
+where all of it comes from. The CSV file is a copy for people; nothing reads it back.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -27,10 +27,9 @@ from multiguard.evaluate.config import CertifyConfig
 from multiguard.evaluate.curves import Curve
 from multiguard.evaluate.parquet_tables import TableKind
 from multiguard.evaluate.results import Results
-from multiguard.evaluate.scores import IMAGES_AT_A_TIME, LabelScores, check_radius
+from multiguard.evaluate.scores import IMAGES_AT_A_TIME, check_radius
 from multiguard.io.config import from_tree, to_tree
 from multiguard.io.files import file_checksum
-from multiguard.io.names import as_cell
 from multiguard.io.records import convert
 from multiguard.io.rows import Rows
 from multiguard.io.writer import staged
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
     from multiguard.votes import Provenance
 
-CERTIFICATES_NAME, CURVES_NAME, LABELS_NAME = "certificates.parquet", "curves.csv", "labels.csv"
+CERTIFICATES_NAME, CURVES_NAME = "certificates.parquet", "curves.csv"
 _KIND = TableKind(CERTIFICATES_NAME, "multiguard-certificates", 11, "a certificates folder", "certify the votes again")
 _COLUMNS = (
     *("method", "k", "k_prime", "alpha", "n", "R", "averaging", "precision", "recall", "f1"),
@@ -52,7 +51,6 @@ _BAND_COLUMNS = (
     *(f"{score}_{end}" for score in _SCORES for end in ("low", "high")),
     *(f"{score}_{of}" for of in ("test_set", "population") for score in _SCORES),
 )
-_LABEL_COLUMNS = ("label", "R", "images", "certified", "failed", "noise", "attacker")
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,7 @@ def write_certificates(results: Results, folder: str | Path, *, force: bool = Fa
 
 def kept_results(out: Path, request: Mapping[str, Any] | None, make: Callable[[], Results], *, force: bool) -> Results:
     """The results in the folder, if they answer this request; otherwise those that `make` makes, written there."""
-    names = (CURVES_NAME, LABELS_NAME)
-    with staged(out / CERTIFICATES_NAME, request, kind="certificates", names=names, force=force) as stage:
+    with staged(out / CERTIFICATES_NAME, request, kind="certificates", names=[CURVES_NAME], force=force) as stage:
         if stage is not None:
             return _stage(stage, make())
     return read_certificates(out)
@@ -119,7 +116,6 @@ def _stage(stage: Path, results: Results) -> Results:
     )
     _KIND.write(stage, proved.table, vars(record), IMAGES_AT_A_TIME)
     (stage / CURVES_NAME).write_text(curves_text(results.curves), encoding="utf-8", newline="")
-    (stage / LABELS_NAME).write_text(labels_text(results.labels, proved.noise), encoding="utf-8", newline="")
     return replace(results, certificates_hash=file_checksum(stage / CERTIFICATES_NAME))
 
 
@@ -233,18 +229,11 @@ def curves_text(curves: Sequence[Curve]) -> str:
         raise InvalidInputError(f"two curves have the same method, config, noise and averaging: {repeated}; give one")
     banded = any(curve.bands is not None for curve in curves)
     columns = (*_COLUMNS, "level", *_BAND_COLUMNS) if banded else _COLUMNS
-    return _csv_text(columns, (row for curve in curves for row in _curve_rows(curve)), csv.QUOTE_MINIMAL)
-
-
-def labels_text(labels: Sequence[LabelScores], noise: Noise) -> str:
-    """The content of labels.csv; names that a spreadsheet would run as formulas get an apostrophe before them."""
-    of = str(noise), noise.attacker
-    rows = (
-        dict(zip(_LABEL_COLUMNS, (as_cell(one.label), radius, one.images, certified, one.failed, *of), strict=True))
-        for one in labels
-        for radius, certified in zip(one.radius.tolist(), one.certified.tolist(), strict=True)
-    )
-    return _csv_text(_LABEL_COLUMNS, rows, csv.QUOTE_NONNUMERIC)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(row for curve in curves for row in _curve_rows(curve))
+    return text.getvalue()
 
 
 def _curve_columns(curve: Curve) -> dict[str, Floats]:
@@ -275,11 +264,3 @@ def _curve_rows(curve: Curve) -> Iterator[dict[str, object]]:
     columns = _curve_columns(curve)
     for values in zip(*(column.tolist() for column in columns.values()), strict=True):
         yield {**same, **dict(zip(columns, values, strict=True))}
-
-
-def _csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]], quoting: Literal[0, 2]) -> str:
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, columns, quoting=quoting, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()

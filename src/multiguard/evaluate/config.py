@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from msgspec import Meta
 
@@ -152,14 +152,8 @@ class SweepConfig(Config, frozen=True):
     @property
     def vary(self) -> dict[Parameter, tuple[float, ...]]:
         """The values of each parameter that varies."""
-        named: dict[Parameter, tuple[float, ...]] = {
-            "k": self.k,
-            "k_prime": self.k_prime,
-            "threshold": self.threshold,
-            "n": self.n,
-            "alpha": self.alpha,
-        }
-        return {name: values for name, values in named.items() if values}
+        names: tuple[Parameter, ...] = get_args(Parameter)
+        return {name: values for name in names if (values := getattr(self, name))}
 
     def configs(self, base: CertifyConfig, run: Provenance) -> list[CertifyConfig]:
         """The resolved configs, each different from the base and the others; raises unless the votes provide each.

@@ -6,7 +6,6 @@ import html
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +17,7 @@ from multiguard.certify.arguments import Floats
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.curves import Curve, method_curve
-from multiguard.evaluate.scores import Averaging, LabelScores, label_scores
+from multiguard.evaluate.scores import Averaging
 from multiguard.io.config import from_tree
 from multiguard.io.records import decode_json, encode_json
 from multiguard.io.rounding import percent, plain
@@ -68,11 +67,6 @@ class Results:
     command: str | None  # the command that made the folder; None where it is not known
     certificates_hash: str  # the sha256 of certificates.parquet; of results in memory, of all that decides them
     images: Dataset | None = None  # the images, if they are at hand, for the thumbnails of `report`
-
-    @cached_property
-    def labels(self) -> list[LabelScores]:
-        """How often each label is certified on its own, at the radii of the curves."""
-        return label_scores(self.certificates, self.curves[0].scores.radius)
 
     def recall(
         self, radius: ArrayLike, *, method: Method | None = None, averaging: Averaging = "mean"

@@ -297,7 +297,7 @@ def _promised(contender: Contender, level: float) -> str:
     where = proved.noise.radius_words(float(curve.scores.radius[index]))
     return (
         f"{contender.name} at {where}: at least {test} of an image\u2019s labels stay on average over these images, "
-        f"{sure}; over images like these {like}, with {plain_percent(level)} % confidence."
+        f"{sure} (test set); over images like these {like}, with {plain_percent(level)} % confidence (population)."
     )
 
 

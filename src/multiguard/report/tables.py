@@ -1,12 +1,12 @@
 """The numbers of a study as tables: every family of curves at round radii, and the labels; and those of attacks.
 
-Each table is written in three formats: CSV without loss, Markdown and LaTeX rounded so that no number claims too much.
+Each table is CSV without loss, and LaTeX rounded so that no number claims too much.
 """
 
 import csv
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING
 from operator import methodcaller
 from pathlib import Path
@@ -42,12 +42,12 @@ _ROUNDED_UP = "Ceilings on the number of labels are rounded up to two decimals, 
 
 
 def write_tables(study: Study, folder: Path) -> list[Path]:
-    """Every table as CSV (fractions, without loss), Markdown and LaTeX (percent, rounded down); returns the files.
+    """Every table as CSV (fractions, without loss) and LaTeX (percent, rounded down); returns the files.
 
     Example:
         >>> study = Study(read_certificates(certificates))  # a folder written by `multiguard certify`
         >>> [path.name for path in write_tables(study, out)][:3]
-        ['methods.csv', 'methods.md', 'methods.tex']
+        ['methods.csv', 'methods.tex', 'k.csv']
     """
     require_folder(folder)
     paths = [path for family in study.families for path in _write_family(study, family, folder)]
@@ -79,6 +79,7 @@ def _notes(study: Study, family: Family) -> list[str]:
     left_out = f"; {text} are left out" if (text := curve_left_out(study.main, curve)) else ""
     meaning = f"The rows of {kind} labels show how many are returned per image at most, on average over all images."
     more = [_ROUNDED_UP, meaning] if ceilings else []
+    more += [] if study.exact else ["Each certificate is a promise about one image, with probability 1 − α."]
     return [*more, f"Over {curve.scores.images} images{left_out}.", family.note]
 
 
@@ -104,12 +105,12 @@ def _write_labels(study: Study, folder: Path) -> list[Path]:
 
 
 def write_attack_table(attacks: Attacks, folder: Path) -> list[Path]:
-    """The table `attack` as CSV (without loss), Markdown and LaTeX, floors rounded down and ceilings up.
+    """The table `attack` as CSV (without loss) and LaTeX, floors rounded down and ceilings up.
 
     Example:
         >>> attacks = read_attacks(attack)  # a folder written by `multiguard attack`
         >>> [path.name for path in write_attack_table(attacks, out)]
-        ['attack.csv', 'attack.md', 'attack.tex']
+        ['attack.csv', 'attack.tex']
     """
     require_folder(folder)
     columns = {"counted": "counted", "line": "by", **_radius_columns(attacks.radii)}
@@ -168,14 +169,13 @@ def _write_table(
     columns: Mapping[str, str],
     rows: Sequence[Sequence[Cell]],
 ) -> list[Path]:
-    """Write a table in all three formats; a column whose heading for people is empty is in the CSV alone."""
+    """Write a table in both formats; a column whose heading for people is empty is in the CSV alone."""
     notes = [_ROUNDED_DOWN, *filter(None, notes)]
     shown = [number for number, heading in enumerate(columns.values()) if heading]
     printed: list[list[Cell]] = [[each[number] for number in shown] for each in ([*columns.values()], *rows)]
     first = printed[min(1, len(rows))]
     texts = {
         "csv": _csv([[*columns], *rows]),
-        "md": _markdown(caption, notes, first, printed),
         "tex": _latex(name, caption, notes, first, printed),
     }
     for kind, text in texts.items():
@@ -190,19 +190,10 @@ def _csv(rows: Sequence[Sequence[Cell]]) -> str:
     return file.getvalue()
 
 
-def _markdown(caption: str, notes: Sequence[str], first: Sequence[Cell], rows: Sequence[Sequence[Cell]]) -> str:
-    """A pipe table in percent between its caption and its notes."""
-    heading, *cells = [[_cell_text(cell, escape_markdown) for cell in row] for row in rows]
-    alignment = [":--" if isinstance(cell, str) else "--:" for cell in first]
-    lines = [f"| {' | '.join(row)} |" for row in (heading, alignment, *cells)]
-    notes = [escape_markdown(note) for note in notes]
-    return "\n".join([f"**{escape_markdown(caption)}**", "", *lines, "", " ".join(notes), ""])
-
-
 def _latex(name: str, caption: str, notes: Sequence[str], first: Sequence[Cell], rows: Sequence[Sequence[Cell]]) -> str:
     """A booktabs table in percent; it needs the package booktabs and nothing else."""
     alignment = "".join("l" if isinstance(cell, str) else "r" for cell in first)
-    heading, *body = [" & ".join(_cell_text(cell, escape_latex) for cell in row) + r" \\" for row in rows]
+    heading, *body = [" & ".join(map(_cell_text, row)) + r" \\" for row in rows]
     lines = [
         *(r"\begin{table}", r"\centering"),
         *(rf"\caption{{{escape_latex(caption)}}}", rf"\label{{tab:{name}}}"),
@@ -218,10 +209,10 @@ def _csv_cell(cell: Cell) -> str:
     return repr(number) if isinstance(number, float) else as_cell(str(number))
 
 
-def _cell_text(cell: Cell, escape: Callable[[str], str]) -> str:
+def _cell_text(cell: Cell) -> str:
     if isinstance(cell, tuple):
         return cell[1]
-    return percent_value(cell) if isinstance(cell, float) else escape(str(cell))
+    return percent_value(cell) if isinstance(cell, float) else escape_latex(str(cell))
 
 
 _LATEX_TEXT = {"\\": "backslash", "^": "asciicircum", "~": "asciitilde", "`": "asciigrave"}
@@ -235,7 +226,6 @@ _LATEX = {
     **{character: rf"\ensuremath{{{name}}}" for character, name in _LATEX_MATH.items()},
 }
 _LATEX_SPECIAL = re.compile("|".join(re.escape(text) for text in sorted(_LATEX, key=len, reverse=True)))
-_MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]#!|~$]|:(?=//)|(?<=www)\.)")
 # Control characters, and marks that turn the direction of text and so hide what is next to them.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]+")
 
@@ -244,9 +234,3 @@ def escape_latex(text: str) -> str:
     """The text on one line, with no character that LaTeX reads as a command or as an option of the one before."""
     escaped = _LATEX_SPECIAL.sub(lambda match: _LATEX[match[0]], _CONTROL.sub(" ", text))
     return re.sub(r"^(\s*)\*", r"\1{*}", escaped)
-
-
-def escape_markdown(text: str) -> str:
-    """The text on one line, for a table cell, with no character that is markup or HTML."""
-    entities = _CONTROL.sub(" ", text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _MARKDOWN_SPECIAL.sub(r"\\\1", entities)

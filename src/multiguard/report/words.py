@@ -152,7 +152,7 @@ def closing_sentence(run: Results, radius: float | None = None) -> str:
     kind = "true" if proved.labelled else "predicted"
     stay, where = int(staying_labels(run, at, proved.methods[0])[0]), proved.noise.radius_words(at)
     sure = "without exception" if proved.noise.enumerated else f"with probability {plain(1 - TEST_SET_ERROR)}"
-    return f"At {where} at least {stay} of the {total} {kind} labels of these {images} images stay, {sure}."
+    return f"At {where} at least {stay} of the {total} {kind} labels of these {images} images stay, {sure} (test set)."
 
 
 def population_sentence(run: Results, radius: float | None = None) -> str:
@@ -164,7 +164,7 @@ def population_sentence(run: Results, radius: float | None = None) -> str:
     bands, kind = mean_bands(counts, proved.config.bands, proved.alpha), "true" if proved.labelled else "predicted"
     return (
         f"Of images like these at least {percent(float(bands.population[1][0]))} of an image\u2019s {kind} labels stay "
-        f"on average, with {plain_percent(bands.level)} % confidence, if these are a random sample."
+        f"on average, with {plain_percent(bands.level)} % confidence, if these are a random sample (population)."
     )
 
 

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Results
 from multiguard.evaluate.calibration import Calibration
-from multiguard.evaluate.certificate_files import CURVES_NAME, LABELS_NAME, curves_text, labels_text
+from multiguard.evaluate.certificate_files import CURVES_NAME, curves_text
 from multiguard.io.files import read_regular
 from multiguard.report import Study, report_files, write_tables
 from multiguard.report.page import page_again
@@ -16,16 +16,13 @@ from multiguard.version import __version__
 
 
 def csv_files(folder: Path, certified: Results) -> Check:
-    """Compare the CSV files, which nothing reads back, with the certificates."""
-    texts = {
-        CURVES_NAME: curves_text(certified.curves),
-        LABELS_NAME: labels_text(certified.labels, certified.certificates.noise),
-    }
-    there = [name for name in texts if (folder / name).is_file()]
-    wrong = [name for name in there if read_regular(folder / name) != texts[name].encode()]
-    if wrong:
-        return Check(False, f"not what the certificates say, though it lies beside them: {', '.join(wrong)}")
-    return Check(True, f"{' and '.join(there) or 'no CSV file'} beside them: equal")
+    """Compare the CSV file, which nothing reads back, with the certificates."""
+    path = folder / CURVES_NAME
+    if not path.is_file():
+        return Check(True, f"there is no {CURVES_NAME} to compare")
+    if read_regular(path) != curves_text(certified.curves).encode():
+        return Check(False, f"{path} is not what the certificates say")
+    return Check(True, f"{CURVES_NAME}: equal to the certificates")
 
 
 def page_files(
