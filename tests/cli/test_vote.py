@@ -134,7 +134,7 @@ def test_predict_failures(home):
     asked = [*MODEL, "--labels", home / "names.txt", "--draws", 60, "--noise-seed", 0]
     code, text, err = command("predict", *images, *asked)
     assert (code, err.count("could not be predicted: ")) == (2, 4)
-    assert re.search(r"dark\.png: could not be predicted: draw 0: the classifier failed: .*so dark", err)
+    assert re.search(r"dark\.png: could not be predicted: the input, draw 0: the classifier failed: .*so dark", err)
     assert text.startswith(f"{images[0]}  (")
     assert text.count("stays up to") == 1
     code, text, _ = command("predict", *images, *asked, "--json")

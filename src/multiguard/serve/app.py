@@ -152,7 +152,8 @@ class Service:
         noise, radius = self.predictor.smoother.noise, math.nan
         with suppress(ValueError):
             radius = float(given)
-        if not 0 < radius <= (most := _MOST_TYPICAL * noise.typical_radius):
+        most = _MOST_TYPICAL * noise.typical_radius
+        if not 0 < radius <= most:
             raise HTTPException(400, f"radius must be a number above 0, at most {most:g}")
         if noise.whole and radius != int(radius):
             raise HTTPException(400, "radius counts pixels and must be a whole number")
