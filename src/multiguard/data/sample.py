@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from multiguard.io.files import real_path
 from multiguard.io.names import is_unicode
 from multiguard.io.short_repr import short_repr
 
-T = TypeVar("T")
 Progress = Callable[[int, int], None]  # called with the number done and the total
 
 
@@ -146,20 +145,17 @@ class Subset:
     def __init__(self, dataset: IndexedDataset, positions: Sequence[int], note: str) -> None:
         self.dataset, self.positions = dataset, tuple(sorted(positions))
         self.name, self.label_names = f"{dataset.name}, {note}", dataset.label_names
-        self.ids: Sequence[str] = self._select(dataset.ids)
+        self.ids: Sequence[str] = [*map(dataset.ids.__getitem__, self.positions)]
 
     @property
     def labels(self) -> Sequence[tuple[int, ...]]:
         """The labels of each sample."""
-        return self._select(self.dataset.labels)
+        return [*map(self.dataset.labels.__getitem__, self.positions)]
 
     @property
     def origins(self) -> Sequence[str]:
         """For each sample a text that changes whenever its decoded image may."""
-        return self._select(self.dataset.origins)
-
-    def _select(self, values: Sequence[T]) -> list[T]:
-        return [values[position] for position in self.positions]
+        return [*map(self.dataset.origins.__getitem__, self.positions)]
 
     def __len__(self) -> int:
         return len(self.positions)

@@ -42,9 +42,7 @@ class Provenance:
     k_max: int | None  # K', the ranked labels stored per draw; None for the threshold rule
     score_threshold: float | None  # the probability at which a score passes; None for the top-k rule
     draws: int  # n; in an adaptive run the maximum per image; of a band ablation its number of positions
-    earlier_draws: tuple[
-        int, ...
-    ]  # the n that a run had before each of its extensions, as they may have been looked at
+    earlier_draws: tuple[int, ...]  # the n before each extension of a run, at which its votes may have been looked at
     pilot_draws: int  # draws per image that choose labels and never certify them; 0 for none
     stops: tuple[int, ...] | None  # the numbers of draws at which an adaptive run may stop; None for a fixed n
     stopping: Mapping[str, Any] | None  # what adaptive draws try to prove; None for a fixed n
@@ -64,7 +62,12 @@ class Provenance:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", as_noise(self.noise))
-        object.__setattr__(self, "image_ids", _as_rows(self.image_ids))
+        try:
+            object.__setattr__(self, "image_ids", Rows.of(self.image_ids, str))
+        except UnicodeEncodeError as error:
+            raise InvalidInputError(
+                f"image_ids: a name is not UTF-8, and cannot be stored ({error}); rename it"
+            ) from error
         for name in ("score_threshold", "stopping"):
             object.__setattr__(self, name, _as_read_back(name, getattr(self, name)))
         _check_rule(self)
@@ -80,10 +83,9 @@ class Provenance:
             raise InvalidInputError("a run without labels needs pilot draws to choose them from; give pilot_draws.")
 
     def extension_of(self, stored: "Provenance") -> "Provenance | None":
-        """The run that takes the votes of `stored` to the draws of this one, `stored` itself if they are alike.
+        """The run that takes the votes of `stored` to the draws of this one; None if they differ in anything else.
 
-        None if they differ in anything else, or if this one has fewer draws. The promise of the method betting stays.
-        A run of a fixed n may become an adaptive one, but not the reverse.
+        The promise of the method betting stays. A run of a fixed n may become an adaptive one, but not the reverse.
 
         Example:
             >>> from dataclasses import replace
@@ -104,13 +106,6 @@ class Provenance:
     def differences(self, other: "Provenance") -> list[str]:
         """Return the names of the fields in which two runs differ."""
         return [f.name for f in fields(self) if getattr(self, f.name) != getattr(other, f.name)]
-
-
-def _as_rows(ids: Sequence[str]) -> Rows[str]:
-    try:
-        return Rows.of(ids, str)
-    except UnicodeEncodeError as error:
-        raise InvalidInputError(f"image_ids: a name is not UTF-8, and cannot be stored ({error}); rename it") from error
 
 
 def _as_read_back(name: str, value: Any) -> Any:
