@@ -115,6 +115,7 @@ def test_perturb(norm, eps, goal):
     images = torch.full((2, 1, 8, 8), 0.5) + (0.1 if goal == "hide" else -0.1)
     labels = torch.eye(4)[:2]
     found = perturb(network, images, labels, eps, norm=norm, goal=goal, config=AttackConfig(box=True, steps=30))
+    assert network.training, "as it was"
     returned = network.eval()(found) >= 0
     assert torch.equal(returned, (labels == 0) if goal == "hide" else (labels == 1))
     assert 0 <= found.min() <= found.max() <= 1

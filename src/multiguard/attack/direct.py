@@ -193,7 +193,12 @@ def perturb(
     wanted = labels.cpu() if isinstance(labels, Tensor) else labels
     aim: AttackGoal = Change() if wanted is None else Hide(wanted) if goal == "hide" else Add(wanted)
     attacker: Any = norm if norm in THREATS else f"{norm}-norm"
+    if isinstance(images, Tensor) and not isinstance(model, Smoother):
+        how.setdefault("device", str(images.device))
+    modes = [(part, part.training) for part in model.modules()] if is_module(model) else []
     found = pgd(model, given, aim, rule, radius=eps, attacker=attacker, **how).inputs
+    for part, training in modes:  # a network in training stays in training
+        part.training = training
     return torch.from_numpy(found).to(images.device) if isinstance(images, Tensor) else found
 
 
