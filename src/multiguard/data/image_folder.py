@@ -104,11 +104,11 @@ def open_folder(
             f"{listing.path}: no column for {len(missing)} of the model's labels: {shorten_names(missing)}; add a "
             "column of 0 and 1 for each"
         )
-    index = LabelIndex(names, listing.path, "" if label_names is None else " (the known labels are the model's)")
+    indices = label_index(names, listing.path, "" if label_names is None else " (the known labels are the model's)")
 
     def make(row: Row) -> ImageFile:
         name = normal_name(row.fields[column])
-        return ImageFile(name, root / name, index.of(row, given[row.source]))
+        return ImageFile(name, root / name, indices(row, given[row.source]))
 
     chosen = "" if split == ALL else f", split {split}"
     note = "" if separator == _SEPARATORS[0] else f", labels separated by {separator}"
@@ -238,25 +238,24 @@ def normal_name(name: str) -> str:
     return Path(os.path.normpath(name)).as_posix()
 
 
-class LabelIndex:
-    """The index of each label name; a repeated name raises `DataError` of this source.
+def label_index(
+    names: Sequence[str], source: object, note: str = ""
+) -> Callable[[Row, Iterable[str]], tuple[int, ...]]:
+    """A function from a row and its label names to their sorted indices; a repeated name raises `DataError`.
 
-    The message about an unknown label ends in the note.
+    Names are looked up exactly; an unknown one raises `ImageError`, whose message ends in the note.
     """
+    positions = {name: index for index, name in enumerate(names)}
+    if repeated := _repeated(names):
+        raise DataError(f"{source}: the label '{repeated}' is listed twice; label names must be unique")
 
-    def __init__(self, names: Sequence[str], source: object, note: str = "") -> None:
-        self._positions = {name: index for index, name in enumerate(names)}
-        self._note = note
-        if repeated := _repeated(names):
-            raise DataError(f"{source}: the label '{repeated}' is listed twice; label names must be unique")
-
-    def of(self, row: Row, names: Iterable[str]) -> tuple[int, ...]:
-        """The sorted indices of the label names of a row, looked up exactly; unknown ones raise `ImageError`."""
-        given = set(names)
-        if unknown := sorted(given - self._positions.keys()):
+    def find(row: Row, given: Iterable[str]) -> tuple[int, ...]:
+        if unknown := sorted(set(given) - positions.keys()):
             others = f" and {len(unknown) - 1} more unknown labels" if unknown[1:] else ""
-            raise ImageError(row.source, f"{unknown_name('label', unknown[0], self._positions)}{others}{self._note}")
-        return tuple(sorted(self._positions[name] for name in given))
+            raise ImageError(row.source, f"{unknown_name('label', unknown[0], positions)}{others}{note}")
+        return tuple(sorted({positions[name] for name in given}))
+
+    return find
 
 
 def _repeated(names: Iterable[str]) -> str | None:

@@ -210,8 +210,10 @@ def _from_items(items: Any, label_names: Sequence[str], feature_names: Sequence[
     name = f"{type(items).__name__}, {len(items)} items"
 
     def read(index: int) -> tuple[Any, Any]:
-        given, labels = _pair(items[index])
-        return given if feature_names is None else named_row(given, feature_names), labels
+        item = items[index]
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise DataError(f"an item is {_kind(item)}; expected a pair (x, y) of an input and its labels")
+        return item[0] if feature_names is None else named_row(item[0], feature_names), item[1]
 
     return MemoryDataset(name, label_names, len(items), read)
 
@@ -226,12 +228,6 @@ def _from_loader(loader: Any, label_names: Sequence[str], feature_names: Sequenc
     if not (plain and sampled and batches in ("BatchSampler", "NoneType")):
         raise DataError("the loader has a sampler or a collate function of its own; give a dataset of pairs (x, y).")
     return _from_items(items, label_names, feature_names)
-
-
-def _pair(item: Any) -> tuple[Any, Any]:
-    if not isinstance(item, tuple | list) or len(item) != 2:
-        raise DataError(f"an item is {_kind(item)}; expected a pair (x, y) of an input and its labels")
-    return item[0], item[1]
 
 
 def _entries(labels: Any) -> Sequence[Any]:
@@ -314,19 +310,17 @@ def _array(given: Any) -> NDArray[Any]:
     if hasattr(given, "getbands"):  # a PIL image
         return image_pixels(given)
     if isinstance(given, list | tuple) and any(hasattr(each, "getbands") for each in given):
-        given = _stacked([_array(each) for each in given])
+        given = [_array(each) for each in given]
+        if len(shapes := {image.shape for image in given}) > 1:
+            raise DataError(
+                f"X holds images of {len(shapes)} sizes; resize them to one, as in image.resize((224, 224))"
+            )
     array = np.asarray(given)
     if array.dtype.kind in "SU":
         raise DataError("an input is text, and noise is added to numbers; give embeddings of the texts")
     if array.dtype.kind not in "biuf":
         raise DataError(f"an input is {_kind(given)}; expected an array or tensor of numbers, in the model's shape")
     return array
-
-
-def _stacked(images: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    if len(shapes := {image.shape for image in images}) > 1:
-        raise DataError(f"X holds images of {len(shapes)} sizes; resize them to one, as in image.resize((224, 224))")
-    return np.stack(images)
 
 
 def _digest(rows: Any) -> str:

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from multiguard.data.image_folder import LabelIndex, Row, normal_name, read_table
+from multiguard.data.image_folder import Row, label_index, normal_name, read_table
 from multiguard.data.sample import FileDataset, ImageFile
 from multiguard.errors import DataError, ImageError
 from multiguard.io.files import read_lines
@@ -21,12 +21,12 @@ def open_nuswide(root: Path, split: str = "val", *, size: int | None = None, tab
     concepts = read_lines(path)
     if len(concepts) != NUSWIDE_CONCEPTS:
         raise DataError(f"{path}: {len(concepts)} concepts; expected {NUSWIDE_CONCEPTS}, one per line")
-    index = LabelIndex(concepts, path)
+    indices = label_index(concepts, path)
     listing = read_table(root, table, default="nus_wid_data.csv", columns=_COLUMNS)
 
     def make(row: Row) -> ImageFile:
         name = normal_name(row.fields["filepath"].replace("\\", "/"))
-        return ImageFile(name, _image_path(root, name), index.of(row, _read_concepts(row)))
+        return ImageFile(name, _image_path(root, name), indices(row, _read_concepts(row)))
 
     return FileDataset(f"nuswide {split}", concepts, listing.files("split_name", split, make), size=size, home=root)
 
