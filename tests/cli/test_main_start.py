@@ -84,7 +84,7 @@ def test_panels():
 # Runs commands where only what `pip install multiguard` brings can be imported.
 WITHOUT_TORCH = """
 import json, sys
-for name in ("torch", "accelerate", "safetensors", "timm", "transformers", "onnx"):
+for name in ("torch", "accelerate", "safetensors", "timm", "transformers"):
     sys.modules[name] = None
 from multiguard.cli.main import run
 for words in json.loads(sys.argv[1]):
@@ -113,7 +113,7 @@ def test_requirements():
     """What is installed without extras holds no torch, and the torch extra does."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     names = {re.split(r"[<>=\[ ]", one)[0] for one in project["dependencies"]}
-    assert not names & {"torch", "accelerate", "safetensors", "timm", "transformers", "onnx"}
+    assert not names & {"torch", "accelerate", "safetensors", "timm", "transformers"}
     assert any(one.startswith("torch>=") for one in project["optional-dependencies"]["torch"])
 
 

@@ -70,8 +70,8 @@ def test_contents_of_torch_files(tmp_path):
 
 def test_missing_library():
     """A missing library is named with its extra."""
-    with pytest.raises(ModelError, match=r"pip install 'multiguard\[onnx\]'"):
-        import_library("no_such_library_here", "onnx")
+    with pytest.raises(ModelError, match=r"pip install 'multiguard\[timm\]'"):
+        import_library("no_such_library_here", "timm")
 
 
 def test_broken_library(tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ from multiguard.io.files import is_regular, joined_checksum, read_regular
 from multiguard.models import spec
 from multiguard.models.card import WEIGHTS_FILE, read_card, weights_file
 from multiguard.models.classifier import ArrayNetwork, Classifier, ModelOptions, cached_rows, index_names
-from multiguard.models.spec import CARD_FILE, import_library, summary
+from multiguard.models.spec import CARD_FILE, summary
 
 if TYPE_CHECKING:
     from multiguard.models.torch_model import TorchClassifier
@@ -50,14 +50,15 @@ def load_onnx(file: str, options: ModelOptions) -> Classifier:
     """
     spec = f"onnx:{file}"
     options.refuse_weights(spec)
-    runtime = import_library("onnxruntime", "onnx")
+    import onnxruntime
+
     model, weights_hash = _complete(file)
-    providers, files = runtime.get_available_providers(), {GRAPH_FILE: model.SerializeToString()}
+    providers, files = onnxruntime.get_available_providers(), {GRAPH_FILE: model.SerializeToString()}
     lanes = processors() if {*providers} <= _ON_CPU else None
-    settings = _settings(runtime, lanes)
+    settings = _settings(onnxruntime, lanes)
     settings.add_session_config_entry("session.load_model_format", "ONNX")  # never guessed from the first bytes
     try:
-        session = runtime.InferenceSession(files[GRAPH_FILE], settings, providers=providers)
+        session = onnxruntime.InferenceSession(files[GRAPH_FILE], settings, providers=providers)
     except Exception as error:
         raise ModelError(f"{spec} cannot be loaded: {summary(error)}") from error
     return _wrapped(OnnxNetwork(session, spec, lanes, files), options, spec, weights_hash)
@@ -263,7 +264,9 @@ def _read(file: str) -> tuple[Any, dict[str, bytes]]:
     path = Path(file)
     if not path.is_file():
         raise ModelError(f"onnx:{path}: no such file.")
-    onnx, files = import_library("onnx", "onnx"), {path.name: _content(path)}
+    import onnx
+
+    files = {path.name: _content(path)}
     try:
         model = onnx.load_model_from_string(files[path.name], format="protobuf")
     except Exception as error:  # protobuf raises its own errors
