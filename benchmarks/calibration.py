@@ -222,13 +222,13 @@ def _pixels(samples: Sequence[Any]) -> Any:
 def table(votes: Path, test: Path, attacked: Path | None, page: Path | None) -> None:
     """Print what is promised and what the test images show; fill the page and draw its figure, if it is named."""
     opened, shown = read_votes(votes), _shown(read_votes(test))
-    if shown.votes.provenance.draws < opened.provenance.draws:
-        raise InvalidInputError("the test images have fewer draws than those that calibrate; vote on them again")
+    if (most := shown.votes.provenance.draws) < FEW_DRAWS:
+        raise InvalidInputError(f"the test images have {most} draws, fewer than {FEW_DRAWS}; vote on them again")
     overlap = {*opened.image_hashes} & {*shown.votes.image_hashes} - {None}
     if overlap or {*opened.ids} & {*shown.votes.ids}:
         raise InvalidInputError("the test images are among those that calibrate; name votes of others")
     print(f"{len(opened)} images calibrate, {len(shown.votes)} others are shown\n")
-    made = {key: one for key in _settings(opened) if (one := _made(opened, *key)) is not None}
+    made = {key: one for key in _settings(opened, most) if (one := _made(opened, *key)) is not None}
     rows = [_row(*key, one, shown) for key, one in made.items()]
     heads = ["draws m", "promised", "R", "k′", "h", "labels returned", "wrong, at most", "recall found, %"]
     text = markdown(heads, rows, words=2)
@@ -245,10 +245,10 @@ def table(votes: Path, test: Path, attacked: Path | None, page: Path | None) -> 
         page.write_text(blocks.filled(page.read_text(encoding="utf-8"), filled), encoding="utf-8")
 
 
-def _settings(votes: Votes) -> Iterator[tuple[int, float | None, float, float]]:
-    """The draws, the confidence, the recall and the radius of each row."""
+def _settings(votes: Votes, most: int) -> Iterator[tuple[int, float | None, float, float]]:
+    """The draws, at most so many, the confidence, the recall and the radius of each row."""
     each = dict.fromkeys((votes.provenance.draws, min(FEW_DRAWS, votes.provenance.draws)))
-    yield from product(each, (None, CONFIDENCE), RECALLS, RADII)
+    yield from product((draws for draws in each if draws <= most), (None, CONFIDENCE), RECALLS, RADII)
 
 
 def _made(votes: Votes, draws: int, confidence: float | None, recall: float, radius: float) -> Calibration | None:
