@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,14 @@ from multiguard.evaluate import (
     radius_grid,
 )
 from multiguard.evaluate.curves import AVERAGINGS
-from multiguard.evaluate.intervals import TEST_SET_ERROR
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.names import as_cell, unknown_name
-from multiguard.io.rounding import percent, plain, plain_percent
+from multiguard.io.rounding import plain
 from multiguard.io.short_repr import short_repr
 from multiguard.report.config import ReportConfig
 from multiguard.report.page import family_data, render_page, write_text
 from multiguard.report.study import Family, Line, Measure, Runs, check_alike, half_radii, rule_measures, true_labels
-from multiguard.report.words import METHOD_NAMES, config_words, dataset_title, model_name
+from multiguard.report.words import METHOD_NAMES, config_words, dataset_title, model_name, promises
 
 _SCRIPTS = ("elements.js", "charts.js", "families.js", "address.js", "comparison.js")
 _BEST = "The best of several runs, picked after looking, is not covered by the probability 1 − α of a certificate."
@@ -180,7 +179,8 @@ def compare_runs(config: ReportConfig, runs: Runs) -> Leaderboard:
         own = {averaging: made[averaging] for averaging in AVERAGINGS}
         contenders.append(Contender(name, run, method, proved[name], own, found))
     title = f"{len(contenders)} certificates on {dataset_title(next(iter(runs.values())).provenance)}"
-    notes = (*_notes(runs, images), *(_promised(each, level) for each in contenders))
+    held = [(each.name, replace(each.run, certificates=each.certificates), each.method) for each in contenders]
+    notes = (*_notes(runs, images), *(f"{name}: {promises(run, method)}" for name, run, method in held))
     return Leaderboard(config.title or title, level, tuple(table.tolist()), images, tuple(contenders), notes)
 
 
@@ -285,20 +285,6 @@ def _common_images(runs: Runs) -> tuple[str, ...]:
         if (other := next((i for i in common if truth[i] != truths[first][i]), None)) is not None:
             raise InvalidInputError(f"{name} and {first} disagree on the true labels of {other}; use the same labels")
     return tuple(common)
-
-
-def _promised(contender: Contender, level: float) -> str:
-    """What holds of a run on the common images together, and on images like them, at the first radius of the noise."""
-    proved, curve = contender.certificates, contender.curves["mean"]
-    assert curve.bands is not None
-    index = int(np.argmin(np.abs(curve.scores.radius - proved.noise.typical_radius)))
-    test, like = (percent(float(each[1][index])) for each in (curve.bands.test_set, curve.bands.population))
-    sure = "without exception" if proved.noise.enumerated else f"with probability {plain(1 - TEST_SET_ERROR)}"
-    where = proved.noise.radius_words(float(curve.scores.radius[index]))
-    return (
-        f"{contender.name} at {where}: at least {test} of an image\u2019s labels stay on average over these images, "
-        f"{sure} (test set); over images like these {like}, with {plain_percent(level)} % confidence (population)."
-    )
 
 
 def _notes(runs: Runs, images: Sequence[str]) -> Iterator[str]:

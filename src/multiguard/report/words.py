@@ -145,22 +145,22 @@ def staying_labels(run: Results, radius: ArrayLike, method: Method) -> Ints:
     return surely_staying(counts, run.certificates.alpha).astype(np.int64)
 
 
-def closing_sentence(run: Results, radius: float | None = None) -> str:
+def closing_sentence(run: Results, radius: float | None = None, method: Method | None = None) -> str:
     """What holds of all images together, in counts, which need no rounding; by default at the first radius."""
     proved, at = run.certificates, first_radius(run) if radius is None else radius
     total, images = len(proved.labels.values), int(np.count_nonzero(proved.labels.lengths))
     kind = "true" if proved.labelled else "predicted"
-    stay, where = int(staying_labels(run, at, proved.methods[0])[0]), proved.noise.radius_words(at)
+    stay, where = int(staying_labels(run, at, method or proved.methods[0])[0]), proved.noise.radius_words(at)
     sure = "without exception" if proved.noise.enumerated else f"with probability {plain(1 - TEST_SET_ERROR)}"
     return f"At {where} at least {stay} of the {total} {kind} labels of these {images} images stay, {sure} (test set)."
 
 
-def population_sentence(run: Results, radius: float | None = None) -> str:
-    """What holds of images like these, by default at the first radius; empty where bands are not requested."""
-    proved, at = run.certificates, first_radius(run) if radius is None else radius
+def population_sentence(run: Results, method: Method | None = None) -> str:
+    """What holds of images like these at the first radius; empty where bands are not requested."""
+    proved = run.certificates
     if not proved.config.bands or not any(proved.labels):
         return ""
-    counts = proved.counts(proved.methods[0], np.array([at]))
+    counts = proved.counts(method or proved.methods[0], np.array([first_radius(run)]))
     bands, kind = mean_bands(counts, proved.config.bands, proved.alpha), "true" if proved.labelled else "predicted"
     return (
         f"Of images like these at least {percent(float(bands.population[1][0]))} of an image\u2019s {kind} labels stay "
@@ -168,9 +168,9 @@ def population_sentence(run: Results, radius: float | None = None) -> str:
     )
 
 
-def promises(run: Results) -> str:
-    """What holds of the test set and of the population, at the first radius."""
-    return f"{closing_sentence(run)} {population_sentence(run)}".strip()
+def promises(run: Results, method: Method | None = None) -> str:
+    """What holds of the test set and of the population, at the first radius and by default by the first method."""
+    return f"{closing_sentence(run, method=method)} {population_sentence(run, method)}".strip()
 
 
 def label_method(run: Results) -> str:
