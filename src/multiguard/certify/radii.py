@@ -145,11 +145,13 @@ def certified_radii_batch(
     noise: Noise | None = None,
     alpha: float = 0.001,
     method: Method | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> list[Radii]:
     """For each image the promise of `certified_radii`, each with its own probability of at least 1 - alpha.
 
     Images are read one by one, so `votes` may be a generator; they may differ in their number of draws. The arguments
-    are as in `certified_radii`, `votes` and `labels` one entry per image. Without labels `true` is empty.
+    are as in `certified_radii`, `votes` and `labels` one entry per image. Without labels `true` is empty. `progress` is
+    called with 1 for each image that is done.
 
     >>> images = [np.random.default_rng(0).permutation([[0], [0], [1]] * 30), [[2]] * 90]
     >>> radii = certified_radii_batch(images, [[0], [2]], TopK(k=1, k_prime=1), num_labels=3, sigma=0.5)
@@ -159,8 +161,15 @@ def certified_radii_batch(
     resolved = resolve_noise(sigma, noise)
     read = _reader(rule, num_labels, resolved, alpha, method)
     slow = (method or default_method(rule, resolved, COUPLED_FROM)) in BETTING_METHODS
-    images = list(each_image(votes, labels, read, length_hint(labels) if slow else 0))
-    return _solved(images, rule, resolved, alpha, method)
+    images: list[Radii | VoteCounts] = []
+    for image in each_image(votes, labels, read, length_hint(labels) if slow else 0):
+        if images and progress is not None:
+            progress(1)
+        images.append(image)
+    radii = _solved(images, rule, resolved, alpha, method)
+    if images and progress is not None:
+        progress(1)
+    return radii
 
 
 def exact_radii(

@@ -143,7 +143,7 @@ def certify_configs(
 
     for rows in _portions(votes):
         for certifier, made in zip(certifiers, tables, strict=True):
-            made.append(certifier.table(rows, partial(step, len(rows))))
+            made.append(certifier.table(rows, step))
     whole = [pa.concat_tables(made).combine_chunks() for made in tables]
     labelled, names = source == "truth", run.label_names
     pairs = zip(configs, whole, strict=True)
@@ -229,8 +229,8 @@ class _Certifier:
             self._label_method = config.methods[0]
         self._is_split = self._pilot and not one_claim  # alpha, over the set and its labels
 
-    def table(self, rows: Sequence[VoteRow], step: Callable[[], None]) -> pa.Table:
-        """What is proved of these images; `step` is called after each method, and once before them."""
+    def table(self, rows: Sequence[VoteRow], step: Callable[[int], None]) -> pa.Table:
+        """What is proved of these images; `step` is called with their number, and with 1 for each image and method."""
         import pyarrow as pa
 
         labels = [self._protected(row) for row in rows]
@@ -238,16 +238,13 @@ class _Certifier:
         if self._pilot or not self._sets_only:
             alone = self._certify_labels(rows, labels)
         predicted = [((), ()) if self._sets_only else self._predict(votes) for votes in self._votes(rows)]
-        step()
-        proved: dict[Method, list[Radii]] = {}
-        for method in self._config.methods:
-            proved[method] = self._certify_sets(rows, labels, method, alone)
-            step()
+        step(len(rows))
+        sets = {method: self._certify_sets(rows, labels, method, alone, step) for method in self._config.methods}
         columns: dict[str, Any] = {
             "id": [row.image_id for row in rows],
             "labels": labels,
-            "radii": [{method: radii[index].true for method, radii in proved.items()} for index in range(len(rows))],
-            "false_radii": [{m: radii[index].false for m, radii in proved.items()} for index in range(len(rows))],
+            "radii": [{method: radii[index].true for method, radii in sets.items()} for index in range(len(rows))],
+            "false_radii": [{m: radii[index].false for m, radii in sets.items()} for index in range(len(rows))],
             "label_radii": alone,
             "predicted": [own for own, _ in predicted],
             "predicted_hits": [hits for _, hits in predicted],
@@ -280,7 +277,12 @@ class _Certifier:
         return None if row.bare is None else self._rule.returned_once(self._array(row.bare))
 
     def _certify_sets(
-        self, rows: Sequence[VoteRow], labels: Sequence[Labels], method: Method, alone: Sequence[Floats]
+        self,
+        rows: Sequence[VoteRow],
+        labels: Sequence[Labels],
+        method: Method,
+        alone: Sequence[Floats],
+        step: Callable[[int], None],
     ) -> list[Radii]:
         """For each image what the method proves of L as a set.
 
@@ -290,7 +292,8 @@ class _Certifier:
         """
         alpha = self._config.alpha / 2 if self._is_split else self._config.alpha
         votes = self._in_order(rows) if method == "coupled" else self._votes(rows)
-        proved = certified_radii_batch(votes, labels, self._rule, alpha=alpha, method=method, **self._options)
+        options = {**self._options, "alpha": alpha, "method": method, "progress": step}
+        proved = certified_radii_batch(votes, labels, self._rule, **options)
         if not self._pilot or method not in self._raised:
             return proved
         each = zip(proved, alone, strict=True)
