@@ -387,9 +387,8 @@ def label_radii_batch(
 
     def read(given: ArrayLike, true: ArrayLike) -> list[VoteCounts]:
         check_labels(true, num_labels, allow_none=True)
-        rows = np.atleast_1d(given)
-        rule.sets(rows, num_labels)
-        return [count_votes(rows, [label], rule, num_labels) for label in np.asarray(true)]
+        hits = rule.sets(np.atleast_1d(given), num_labels)
+        return [count_votes(hits, [label], rule, num_labels) for label in np.asarray(true)]
 
     images = list(each_image(votes, labels, read))
     radii = [np.empty(0)] * len(images)
