@@ -306,26 +306,18 @@ class Group:
         """(images, <= most) the largest masses outside L, downwards."""
         return self._largest(self.labels, most)
 
-    def rival_layers(self, e: int) -> Floats:
-        """(images, k, k') the most mass of the layers of T, by v - 1 and l - 1, for size e; for the top-k rule only."""
-        return np.stack([counts.rival_mass[e - 1] for counts in self.counts])
-
     def rivals_of(self, position: int, most: int) -> Floats:
         """(images, <= most) the largest masses of all labels but the one at this position of L, downwards."""
         return self._largest(self.labels[:, position : position + 1], most)
 
-    def sizes(self, k: int) -> int:
-        """The largest certified size there can be."""
-        return min(self.num_true, k)
-
     def uncertain_sizes(self, k: int) -> range:
         """The sizes e that have to be proved; smaller ones are certain, as k - e + 1 > c - d leaves too few rivals."""
         certain = max(0, k - (self.num_labels - self.num_true))
-        return range(certain + 1, self.sizes(k) + 1)
+        return range(certain + 1, min(self.num_true, k) + 1)
 
     def with_certain_sizes(self, proved: Sequence[Floats], k: int) -> Floats:
         """(images, sizes) from the radii of the uncertain sizes: +inf before them, and never rising in e."""
-        certain = [np.full(self.images, np.inf)] * (self.sizes(k) - len(proved))
+        certain = [np.full(self.images, np.inf)] * (min(self.num_true, k) - len(proved))
         return np.minimum.accumulate(np.stack([*certain, *proved], axis=1), axis=1)
 
     def _largest(self, without: Ints, most: int) -> Floats:

@@ -226,7 +226,7 @@ def _right_side(group: Group, e: int, rule: TopK, alpha: float, bounds: Bounds) 
     level = levels(FRACTION_V * alpha, s, k_prime)
     used = level > 0
     caps = np.repeat(outside[:, None, :], s, axis=1)
-    seen = group.rival_layers(e)[:, :s, :layers][:, used]
+    seen = np.stack([counts.rival_mass[e - 1] for counts in group.counts])[:, :s, :layers][:, used]
     counted = bounds.upper(seen, draws[:, :, None], level[used, None])
     caps[:, used] = np.minimum(caps[:, used], counted)
     sizes = np.arange(1, s + 1)

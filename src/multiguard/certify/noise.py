@@ -268,11 +268,8 @@ def parse_noise(text: str, size: Size | None = None) -> Noise:
 def resolve_noise(sigma: float | None, noise: Noise | None) -> Noise:
     """The noise that is meant by exactly one of the two arguments; sigma means `Gaussian(sigma)`.
 
-    >>> from multiguard.certify import Uniform
     >>> resolve_noise(0.5, None)
     Gaussian(sigma=0.5)
-    >>> resolve_noise(None, Uniform(0.5))
-    Uniform(half_width=0.5)
     """
     if (sigma is None) == (noise is None):
         raise InvalidInputError(f"give exactly one of sigma and noise, got sigma = {sigma!r} and noise = {noise!r}")
@@ -285,18 +282,12 @@ def resolve_noise(sigma: float | None, noise: Noise | None) -> Noise:
 
 
 def as_noise(noise: Noise | str) -> Noise:
-    """The noise itself, or that of the text that a record holds.
-
-    >>> as_noise("uniform:0.5")
-    Uniform(half_width=0.5)
-    """
+    """The noise itself, or that of the text that a record holds."""
     return parse_noise(noise) if isinstance(noise, str) else resolve_noise(None, noise)
 
 
 def given_noise(sigma: float | None, noise: str | None) -> str | None:
     """The text of the noise that at most one of the two names, "none" for sigma 0; None where neither does.
-
-    The size of the images may still be open.
 
     >>> given_noise(0.5, None), given_noise(0, None), given_noise(None, "band:4"), given_noise(None, "gaussian:0.50")
     ('gaussian:0.5', 'none', 'band:4', 'gaussian:0.5')

@@ -63,28 +63,42 @@ class _Rule(ABC):
 
     def check_ranks(self, kept: int | None) -> None:
         """Raises `InvalidInputError` if votes keep fewer labels per draw than k'; None: they do not say."""
-        if kept is not None and self.k_prime is not None:
-            check_ranks(self.k_prime, kept)
+        if kept is not None and self.k_prime is not None and self.k_prime > kept:
+            raise InvalidInputError(
+                f"k_prime = {self.k_prime}, but these votes keep {kept} labels per draw (k_max); use k_prime <= "
+                f"{kept}, or vote again with a larger k_max"
+            )
 
     def sets(self, votes: NDArray[Any], num_labels: int) -> Bools:
         """(draws, num_labels) the labels of each draw, from ranked votes (draws, >= k') or boolean ones.
 
         Raises `InvalidInputError` unless each draw has k' different labels.
         """
-        assert self.k_prime is not None
-        hits = votes if votes.dtype == np.bool_ else _marked(votes, self.k_prime, num_labels)
+        hits = votes if votes.dtype == np.bool_ else self._marked(votes, num_labels)
         if hits.ndim != 2 or hits.shape[0] < 1 or hits.shape[1] != num_labels:
             raise InvalidInputError(
                 f"hits must be boolean (draws, {num_labels}), one column per label and at least one draw, got shape "
                 f"{hits.shape}"
             )
         counts = hits.sum(axis=1)
-        wrong = np.flatnonzero(counts != self.k_prime)
-        if len(wrong):
+        if len(wrong := np.flatnonzero(counts != self.k_prime)):
             raise InvalidInputError(
                 f"every draw must hit exactly k_prime = {self.k_prime} different labels, but row {wrong[0]} has "
                 f"{counts[wrong[0]]}"
             )
+        return hits
+
+    def _marked(self, ranked: NDArray[Any], num_labels: int) -> Bools:
+        if ranked.ndim != 2 or not np.issubdtype(ranked.dtype, np.integer):
+            raise InvalidInputError(f"ranked votes must be integers (draws, K'), got {ranked.dtype} {ranked.shape}")
+        self.check_ranks(ranked.shape[1])
+        used = ranked[:, : self.k_prime].astype(np.int64)
+        if len(used) and not 0 <= used.min() <= used.max() < num_labels:
+            raise InvalidInputError(
+                f"ranked votes must be labels in 0..{num_labels - 1}, got {used.min()}..{used.max()}"
+            )
+        hits = np.zeros((len(used), num_labels), dtype=np.bool_)
+        np.put_along_axis(hits, used, True, axis=1)
         return hits
 
     def hits(self, votes: NDArray[Any], num_labels: int) -> Ints:
@@ -278,18 +292,6 @@ def _largest(scores: NDArray[Any], count: int) -> Bools:
     return marked
 
 
-def _marked(ranked: NDArray[Any], k_prime: int, num_labels: int) -> Bools:
-    if ranked.ndim != 2 or not np.issubdtype(ranked.dtype, np.integer):
-        raise InvalidInputError(f"ranked votes must be integers (draws, K'), got {ranked.dtype} {ranked.shape}")
-    check_ranks(k_prime, ranked.shape[1])
-    used = ranked[:, :k_prime].astype(np.int64)
-    if len(used) and not 0 <= used.min() <= used.max() < num_labels:
-        raise InvalidInputError(f"ranked votes must be labels in 0..{num_labels - 1}, got {used.min()}..{used.max()}")
-    hits = np.zeros((len(used), num_labels), dtype=np.bool_)
-    np.put_along_axis(hits, used, True, axis=1)
-    return hits
-
-
 def make_rule(name: str, *, k: int | None = None, k_prime: int | None = None, threshold: float | None = None) -> Rule:
     """The rule of this name; raises `InvalidInputError` unless exactly its own options are given.
 
@@ -301,20 +303,17 @@ def make_rule(name: str, *, k: int | None = None, k_prime: int | None = None, th
     (Threshold(t=0.5), Threshold(t=0.25, k_prime=4))
     """
     needed: dict[str, tuple[str, ...]] = {"top-k": ("k", "k_prime"), "threshold": ("threshold",)}
-    allowed = {"top-k": ("k", "k_prime"), "threshold": ("threshold", "k_prime")}
     if name not in needed:
         raise InvalidInputError(unknown_name("rule", str(name), needed))
-    takes = " and ".join(needed[name])
+    takes, other = " and ".join(needed[name]), "top-k" if name == "threshold" else "threshold"
     for option, value in {"k": k, "k_prime": k_prime, "threshold": threshold}.items():
         if value is None and option in needed[name]:
             raise InvalidInputError(f"{option} is missing; the {name} rule needs {takes}")
-        if value is not None and option not in allowed[name]:
-            other = "threshold" if name == "top-k" else "top-k"
+        if value is not None and option not in (*needed[name], "k_prime"):
             raise InvalidInputError(f"{option} belongs to the {other} rule; the {name} rule takes {takes}")
     if threshold is not None:
         return Threshold(threshold, k_prime)
-    assert k is not None
-    assert k_prime is not None
+    assert k is not None and k_prime is not None  # noqa: PT018
     return TopK(k, k_prime)
 
 
@@ -355,14 +354,14 @@ def default_label_method(noise: Noise) -> Method:
 
 def check_method(method: str, rule: Rule, noise: Noise | str | None = None) -> Method:
     """The method, if the rule has it or a user registered it for the rule, and it is for this noise or its text."""
-    known = (*rule.methods, *own_methods(rule.name))
-    if method in known and noise is not None:
+    known = (*rule.methods, *(name for name, own in _OWN.items() if rule.name in own.rules))
+    if method not in known:
+        raise InvalidInputError(
+            f"{unknown_name(f'method of the {rule.name} rule', str(method), known)}; choose one of {', '.join(known)}"
+        )
+    if noise is not None:
         _check_noise(method, noise)
-    if method in known:
-        return method
-    raise InvalidInputError(
-        f"{unknown_name(f'method of the {rule.name} rule', str(method), known)}; choose one of {', '.join(known)}"
-    )
+    return method
 
 
 def _check_noise(method: Method, noise: Noise | str) -> None:
@@ -377,15 +376,6 @@ def _check_noise(method: Method, noise: Noise | str) -> None:
     raise InvalidInputError(
         f"the method {method!r} needs random draws, and the noise {noise} has every position once; use 'enumerated'"
     )
-
-
-def check_ranks(k_prime: int, kept: int) -> None:
-    """Raises unless the votes keep the k' best labels of each draw."""
-    if k_prime > kept:
-        raise InvalidInputError(
-            f"k_prime = {k_prime}, but these votes keep {kept} labels per draw (k_max); use k_prime <= {kept}, or vote "
-            "again with a larger k_max"
-        )
 
 
 MethodFunction = Callable[..., Any]
@@ -483,8 +473,3 @@ def register_method(
 def own_method(name: str) -> OwnMethod | None:
     """The registered method of this name; None for a built-in or an unknown one."""
     return _OWN.get(name)
-
-
-def own_methods(rule: RuleName) -> tuple[str, ...]:
-    """The names of the methods registered for this rule."""
-    return tuple(name for name, method in _OWN.items() if rule in method.rules)

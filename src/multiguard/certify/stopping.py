@@ -90,9 +90,8 @@ def settled_by_betting(
     def is_open(outlook: Outlook) -> bool:
         return bool(outlook.reachable(draws, forecast_margin).any())
 
-    resolved = resolve_noise(sigma, noise)
-    options: dict[str, Any] = {"num_labels": num_labels, "radii": radii, "noise": resolved, "alpha": alpha}
-    found = outlooks(votes, labels, rule, is_enough=is_open, **options)
+    options: dict[str, Any] = {"num_labels": num_labels, "radii": radii, "alpha": alpha}
+    found = outlooks(votes, labels, rule, noise=resolve_noise(sigma, noise), is_enough=is_open, **options)
     return [not is_open(each) for each in found]
 
 
@@ -109,11 +108,11 @@ def outlooks(
 ) -> list[Outlook]:
     """For each image where its claims stand; of the claims that have hardly begun alone, if that is enough."""
     rule.check(num_labels)
-    resolved, alpha = check_sampled(noise), check_alpha(alpha)
-    r = needed_r(check_radii(radii), resolved)
+    sampled, alpha = check_sampled(noise), check_alpha(alpha)
+    r = needed_r(check_radii(radii), sampled)
 
     def read(given: ArrayLike, true: ArrayLike) -> Outlook:
-        return _outlook(read_draws(given, true, rule, num_labels), rule, alpha, resolved, r, is_enough)
+        return _outlook(read_draws(given, true, rule, num_labels), rule, alpha, sampled, r, is_enough)
 
     return list(each_image(votes, labels, read))
 
@@ -137,7 +136,8 @@ def _outlook(
         claims = settle(blocks, all_claims, ANYTIME)
         needed = np.array([claim.needed for claim in claims])[:, None]
         paces.append(_paces(draws, game, claims, rising))
-        likely = _likely(paces[-1], needed[:, 0], draws.count)
+        expected = np.maximum(paces[-1], 0.0).max(axis=1) ** 2 * max(0, draws.count - BETTING_CUTS[0])
+        likely = np.flatnonzero(_HOPE * expected >= needed[:, 0])  # the other claims have hardly any wealth
         later = slice(int(likely.max(initial=-1)) + 1, None)  # no claim that implies these has begun
         begun = np.zeros_like(paces[-1][later], dtype=np.bool_)
         early = Outlook(draws.count, begun, np.broadcast_to(needed[later], begun.shape), paces[-1][later])
@@ -149,12 +149,6 @@ def _outlook(
         missing.append(needed - log_k)
     columns = [np.concatenate(each)[:, back] for each in (missing, paces)]
     return Outlook(draws.count, np.concatenate(claimed)[:, back], *columns)
-
-
-def _likely(paces: Floats, needed: Floats, draws: int) -> Ints:
-    """The claims that may have some wealth by their pace, by index; the others have hardly any."""
-    expected = np.maximum(paces, 0.0).max(axis=1) ** 2 * max(0, draws - BETTING_CUTS[0])
-    return np.flatnonzero(_HOPE * expected >= needed)
 
 
 def _wealth_of(likely: Ints, blocks: Sequence[Block], claims: Sequence[Claim], radii: Floats, every: Floats) -> Floats:
@@ -190,10 +184,8 @@ def _pace(block: Block, claim: Claim, radii: Floats) -> Floats:
     means = least + (gaps * shift.moved(scores, -r)).sum(axis=2)
     h = np.zeros((len(radii), *law.shape))
     np.cumsum(gaps * shift.slopes(scores, r), axis=2, out=h[:, :, 1:])
-    centre = (law * h).sum(axis=2, keepdims=True)
-    variance = (law * (h - centre) ** 2).sum(axis=2)
-    paces = means / np.sqrt(2 * np.maximum(variance, 1e-12))
-    best: Floats = paces.max(axis=1)
+    h -= (law * h).sum(axis=2, keepdims=True)
+    best: Floats = (means / np.sqrt(2 * np.maximum((law * h**2).sum(axis=2), 1e-12))).max(axis=1)
     return best
 
 
@@ -210,9 +202,9 @@ def largest_radius(
     """
     hits = np.zeros((draws, num_labels), bool)
     hits[:, 0] = True
-    others = 0 if rule.k_prime is None else rule.k_prime - 1
+    others, each = (rule.k_prime or 1) - 1, np.arange(draws)
     for place in range(others):
-        hits[np.arange(draws), 1 + (np.arange(draws) * others + place) % (num_labels - 1)] = True
+        hits[each, 1 + (each * others + place) % (num_labels - 1)] = True
     rows = hits if noise.enumerated else hits[fixed_permutation(draws)]
     radius = float(certified_radii(rows, [0], rule, noise=noise, alpha=alpha, method=method).true[0])
     return radius if radius >= 0 else -math.inf

@@ -40,7 +40,7 @@ def jia_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Floats:
     Each label is certified against the top k of all others, the rest of L included: Theorem 1 with L = {label}.
     """
     if rule.k > group.num_labels - 1:
-        return np.full((group.images, group.sizes(rule.k)), np.inf)
+        return np.full((group.images, min(group.num_true, rule.k)), np.inf)
     level = alpha / group.num_labels
     draws = group.draws[:, None]
     lower = bounds.lower(group.mass_on_labels, draws, level)
@@ -48,7 +48,7 @@ def jia_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Floats:
     for i, own in enumerate(np.split(lower, group.num_true, axis=1)):
         upper = bounds.upper(group.rivals_of(i, rule.k), draws, level)
         sides.append(_sides(own, upper, rule.k_prime - own[:, 0], rule.k_prime, group.shift))
-    return -np.sort(-np.stack(_solve(sides, group.shift), axis=1), axis=1)[:, : group.sizes(rule.k)]
+    return -np.sort(-np.stack(_solve(sides, group.shift), axis=1), axis=1)[:, : min(group.num_true, rule.k)]
 
 
 def _solve(sides: Sequence[tuple[Layers, Layers]], shift: Shift) -> list[Floats]:
