@@ -81,6 +81,16 @@ def test_threshold(goal, radius):
         assert found.success.tolist() == [broken]
 
 
+def test_threshold_on_ranked_votes():
+    """A smoothed classifier returns each label that a fraction t of the draws have, not the k' most frequent."""
+    rows = np.array([[0.4, 0.0, -9.0]], np.float32)
+    smoother = Smoother(lambda x: x.clone(), sigma=0.5, labels=["cat", "dog", "emu"], device="cpu")
+    for t, returned in ((0.1, [True, True, False]), (0.5, [True, False, False]), (0.9, [False] * 3)):
+        rule, config = Threshold(t, k_prime=1), AttackConfig(draws=200, tries=2)
+        found = random_search(smoother, rows, Change(), rule, radius=0.01, config=config)
+        assert found.labels_before.tolist() == found.labels_after.tolist() == [returned]
+
+
 def test_change_counts():
     """Change makes as many labels leave and come in as it can, not only one."""
     network = torch.nn.Linear(4, 4)

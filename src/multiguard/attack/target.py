@@ -157,7 +157,8 @@ class SmoothedTarget(Target):
         """The fraction of fresh draws that hit each label, and what they say is returned: no label without a hit."""
         # "judge" names the noise stream of the evaluation draws; another name would draw other noise.
         fractions = self.counts(ids, images, draws, "judge") / self.copies(draws)
-        return fractions.astype(np.float32), self.rule.returned_by(fractions) & (fractions > 0)
+        returned = self.rule.returned_by(fractions) if self.rule.t is None else fractions >= self.rule.t
+        return fractions.astype(np.float32), returned & (fractions > 0)
 
     def counts(
         self, ids: Sequence[str], images: Iterable[Tensor | NDArray[np.float32]], draws: int, stream: Stream
