@@ -54,7 +54,7 @@ class Attack {
     const gone = before.filter((each) => !stays(each));
     const middle = `perturbation × ${found.factor}, ${data.attacker} ${data.whole ? found.norm : (Math.ceil(1000 * found.norm) / 1000).toFixed(3)}`;
     const missing = smoothed ? found.proved.filter((index) => !found.after.some((each) => each.index === index)) : [];
-    const flipped = smoothed ? missing.length : gone.length || came.length;
+    const flipped = proved.length ? missing.length : gone.length || came.length;
     const root = element("article", { class: `attacked ${flipped ? "flipped" : "kept"}` },
       element("h3", {}, PARTS[part]), element("p", { class: "outcome" }, ...this.words(part, found, missing, gone, came)));
     if (found.norm > 0) {
@@ -72,12 +72,12 @@ class Attack {
     const names = (labels) => listed(labels.map((each) => each.label));
     const changes = [...(gone.length ? [`lost ${names(gone)}`] : []), ...(came.length ? [`gained ${names(came)}`] : [])].join(", ");
     const change = found.norm === 0 ? "No perturbation that it tried was better than none." : changes ? `It ${changes}.` : "No label changed.";
-    if (part === "bare") return [element("b", {}, change), ...(changes ? [] : [" The attack failed."])];
-    return [element("b", {}, this.proofWords(found, missing)), ` ${change} By ${found.draws} fresh draws, an estimate.`];
+    const estimate = part === "bare" ? "" : ` By ${found.draws} fresh draws, an estimate.`;
+    if (part === "bare" || !found.proved.length) return [element("b", {}, change), part === "bare" ? (changes ? "" : " The attack failed.") : ` No label alone was proved at this R.${estimate}`];
+    return [element("b", {}, this.proofWords(found, missing)), ` ${change}${estimate}`];
   }
 
   proofWords(found, missing) {
-    if (!found.proved.length) return "No label was proved at this R.";
     const all = { 1: "The label", 2: "Both labels" }[found.proved.length] ?? `All ${found.proved.length} labels`;
     if (!missing.length) return `${all} proved at this R (✓) stayed.`;
     const names = listed(missing.map(nameOf));
