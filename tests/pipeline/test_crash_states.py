@@ -48,14 +48,16 @@ def run_changed(out):
     vote(config, data, model, noise="gaussian:0.5", out=out, force=True)
 
 
-def run_train(out):
-    config = TrainConfig(model="cnn:2", images=16, val_images=16, batch=8, epochs=2)
-    train(config, DataConfig("digits", size=16), out=out)
+def run_train(out, epochs=2, **more):
+    config = TrainConfig(model="cnn:2", images=16, val_images=16, batch=8, epochs=epochs)
+    train(config, DataConfig("digits", size=16), out=out, **more)
 
 
 RUNS = {"vote": (run_vote, 12), "adaptive": (run_adaptive, 8), "extend": (lambda out: run_vote(out, 5), 12)}
 RUNS |= {"changed": (run_changed, 12), "train": (run_train, 5)}
-EARLIER = {"extend": run_vote, "changed": run_changed}  # what is in the folder before
+RUNS["retrain"] = (lambda out: run_train(out, 0, force=True), 6)
+# What is in the folder before.
+EARLIER = {"extend": run_vote, "changed": run_changed, "retrain": lambda out: run_train(out, 1)}
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["some", "all"])

@@ -17,12 +17,13 @@ from torch import Tensor
 from multiguard.data import IndexedDataset, Pixels
 from multiguard.data.sample import target_matrix
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.io.files import is_regular, mentions, write_atomically
+from multiguard.io.files import is_regular, mentions, sync, write_atomically
 from multiguard.io.records import convert, decode_checked, encode_checked
 from multiguard.io.writer import check_foreign
 from multiguard.models.backbone import Backbone
 from multiguard.models.card import WEIGHTS_FILE, ModelCard, read_card
 from multiguard.models.denoiser import FFDNet
+from multiguard.models.model_folder import MARK
 from multiguard.models.spec import CARD_FILE
 from multiguard.models.torch_model import state_hash
 from multiguard.train.config import TrainConfig
@@ -35,7 +36,7 @@ STATE_FILE = Path("state") / "last.safetensors"
 LOG_FILE = "log.jsonl"
 CURVE_FILE = "curve.png"
 MODEL_FILES = (CARD_FILE, WEIGHTS_FILE, LOG_FILE, CURVE_FILE, STATE_FILE.as_posix())
-_MARKS = {CARD_FILE: "architecture", STATE_FILE.as_posix(): "progress"}
+_MARKS = {CARD_FILE: "architecture", WEIGHTS_FILE: MARK, STATE_FILE.as_posix(): "progress"}
 _STATE: dict[str, Any] = {"format": "multiguard-training", "version": 1}
 _LONGEST_VALUE = 40  # characters in a message; a hash is longer
 
@@ -137,7 +138,7 @@ def run_settings(card: ModelCard) -> Settings:
 
 
 def own_files(out: Path) -> list[Path]:
-    """The files of a training in the folder, the card first; none unless training wrote the card or the state."""
+    """The files of a training in the folder, the card first; none unless one of them shows that training wrote it."""
     files = [path for name in MODEL_FILES if is_regular(path := out / name) and not path.parent.is_symlink()]
     return files if any(out / name in files and mentions(out / name, mark) for name, mark in _MARKS.items()) else []
 
@@ -160,9 +161,16 @@ def check_model_folder(folder: Path, *, force: bool) -> None:
 
 
 def discard_model(folder: Path) -> None:
-    """Remove the files that training writes; the card goes first, so that a partial model is never taken for one."""
-    for path in own_files(folder):
-        path.unlink()
+    """Remove the files that training writes; the card goes first, so that a partial model is never taken for one.
+
+    Files that show that the others are ours go last, and a power cut keeps this order.
+    """
+    files = own_files(folder)
+    for names in ((CARD_FILE,), (LOG_FILE, CURVE_FILE), (WEIGHTS_FILE, STATE_FILE.as_posix())):
+        for path in (folder / name for name in names):
+            if path in files:
+                path.unlink()
+        sync(folder)
 
 
 def check_same_run(out: Path, settings: Settings) -> None:
