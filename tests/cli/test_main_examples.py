@@ -277,6 +277,18 @@ def test_default_model(examples, monkeypatch):
     assert f"module:function [{DEFAULT_MODEL}]." in " ".join(command("predict", "--help")[1].split())
 
 
+def test_example_photo(examples, tmp_path, monkeypatch):
+    """An example photo of the package is found by its name; a file of this name in the current folder comes first."""
+    monkeypatch.chdir(tmp_path)
+    arguments = ["predict", "coffee.jpg", *_predicting(examples[0], "--json")[2:]]
+    code, out, err = command(*arguments)
+    assert code == 0, err
+    example = json.loads(out)["images"][0]
+    assert "coffee.jpg  (" in command(*arguments[:-1])[1]
+    shutil.copy(examples[0] / "digit.png", tmp_path / "coffee.jpg")
+    assert json.loads(command(*arguments)[1])["images"][0]["sha256"] != example["sha256"]
+
+
 def test_renamed_image(examples, tmp_path):
     """A renamed image has the same answer."""
     home = examples[0]

@@ -26,14 +26,18 @@ if TYPE_CHECKING:
     from multiguard.smooth.predictor import Outcome, Predictor
 
 
+_EXAMPLES = Path(__file__).parents[1] / "data" / "photos"
+
+
 def _named(text: str) -> Path:
-    """The path; an empty one would be the current folder."""
+    """The path, or the example photo of this name; an empty one would be the current folder."""
     if not text:
         raise BadParameter("a name is empty; name an image or a folder")
-    return Path(text)
+    examples = {each.name: each for each in _EXAMPLES.glob("*.jpg")}
+    return examples[text] if text in examples and not Path(text).exists() else Path(text)
 
 
-_IMAGES_HELP = "Image files, or folders of them with their subfolders."
+_IMAGES_HELP = "Image files, or folders of them with their subfolders; or an example photo, such as coffee.jpg."
 _Images = Annotated[list[Path], Argument(parser=_named, metavar="IMAGES...", help=_IMAGES_HELP)]
 _NAMES = ("recall", "radius", "calibration", "k", "rule", "threshold", "sigma", "noise", "draws", "noise_seed", "size")
 _Model = Annotated[dict[str, Any], Fields(MODEL, ModelConfig, MODEL_HELP)]
@@ -89,7 +93,8 @@ def _show(console: Console, predictor: "Predictor", file: Path, outcome: "Outcom
         _show_failure(outcome.image_id, outcome.reason)
     elif not quiet:
         noise = predictor.smoother.noise
-        console.print(f"{file}  ({outcome.draws} {noise.draw_words})")
+        name = file.name if file.parent == _EXAMPLES else file
+        console.print(f"{name}  ({outcome.draws} {noise.draw_words})")
         together = () if outcome.promise else outcome.set_radii
         _show_labels(console, noise, outcome.names, outcome.radii, together)
         if others := outcome.other_radii:
