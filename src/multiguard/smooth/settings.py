@@ -19,6 +19,7 @@ from multiguard.certify.arguments import check_count, check_fraction
 from multiguard.certify.noise import Noise
 from multiguard.data.sample import Dataset
 from multiguard.errors import InvalidInputError, ModelError
+from multiguard.io.names import shorten_names
 from multiguard.models.classifier import Classifier, is_module
 from multiguard.smooth.noise_source import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
 from multiguard.version import __version__
@@ -191,7 +192,6 @@ def score_threshold(rule: RuleName, given: float | None) -> float | None:
 
 
 _MODEL_LIBRARIES = ("timm", "transformers", "onnxruntime")
-_NAMES_SHOWN = 4
 
 
 def make_provenance(
@@ -266,13 +266,8 @@ def _check_labels(dataset: Dataset, classifier: Classifier) -> None:
     if tuple(dataset.label_names) != classifier.label_names:
         raise InvalidInputError(
             f"the dataset {dataset.name!r} and the classifier {classifier.name!r} must have the same labels in the "
-            f"same order, not {_shorten(dataset.label_names)} and {_shorten(classifier.label_names)}."
+            f"same order, not {' and '.join(shorten_names(each.label_names, 4) for each in (dataset, classifier))}."
         )
-
-
-def _shorten(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NAMES_SHOWN])
-    return f"{len(names)} labels ({shown}{', ...' if len(names) > _NAMES_SHOWN else ''})"
 
 
 def _truth_hash(dataset: Dataset) -> str | None:
