@@ -49,7 +49,7 @@ def test_default(built_in):
     assert "R = 0.5: 0.16 of 255 is how far all colour values of a 448 x 448 image can move at once" in said
     assert "one pixel alone can go 28 % of the way to white" in said
     assert "no promise for one image alone" in said
-    assert "The promise is about draws that the sender of the image does not know" in said
+    assert "The sender of an image must not know them beforehand" in said
 
 
 def test_json(built_in):

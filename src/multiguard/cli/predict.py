@@ -173,13 +173,12 @@ def _notes(predictor: "Predictor") -> Iterator[str]:
         own, facts = predictor.calibrated.calibration, predictor.facts
         yield from (facts["promise"], facts["radius_words"], facts["not_promised"])
         yield (
-            f"{own.how} Each label stays up to its own radius, measured on the image as the model sees it: under any "
-            f"such perturbation the model returns it in the fraction of draws that this asks for. For each image all "
-            f"radii hold with probability at least 1 - {plain(config.alpha)}."
+            f"{own.how} Up to its own radius, measured on the image as the model sees it, a label stays that frequent: "
+            f"all radii of an image hold with probability at least 1 - {plain(config.alpha)}."
         )
         yield (
-            f"{predictor.model}; --noise-seed {config.noise_seed} repeats these draws. The promise is about draws that "
-            "the sender of the image does not know."
+            f"{predictor.model}; --noise-seed {config.noise_seed} repeats these draws. The sender of an image must not "
+            "know them beforehand."
         )
         return
     yield _promise(noise, predictor.size, config.alpha)
