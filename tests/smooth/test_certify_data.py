@@ -440,7 +440,7 @@ def test_bad_inputs():
         smoother.certify((rows, TEST[1]), RULE, **QUICK)
     results = smoother.certify((rows, TEST[1]), RULE, on_error="record", **QUICK)
     assert [failure.image_id for failure in results.certificates.failures] == ["0", "2"]
-    assert "2 of 6 images could not be voted on" in repr(results)
+    assert "2 of 6 inputs could not be voted on" in repr(results)
 
 
 def test_our_dataset():

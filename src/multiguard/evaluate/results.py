@@ -191,9 +191,10 @@ class Results:
         from multiguard.report.words import config_words, failure_words
 
         head = f"{len(self.certificates.ids)} inputs, {', '.join(config_words(self).values())}"
-        head += f", method {self._method(None)}. {failure_words(self)}".rstrip()
+        failed = failure_words(self).replace(" images ", " inputs ")  # rows of a table are no images
+        head += f", method {self._method(None)}. {failed}".rstrip()
         if not any(self.certificates.labels):
-            return f"{head} No image has a label, so there is nothing to average.", (), []
+            return f"{head} No input has a label, so there is nothing to average.", (), []
         grid = self.curves[0].scores.radius
         shown = self.curve(grid[np.unique(np.linspace(0, len(grid) - 1, _SHOWN_RADII).round().astype(int))]).scores
         names: tuple[str, ...] = ("recall", "precision", "F1")
