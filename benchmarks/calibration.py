@@ -31,7 +31,7 @@ from multiguard.certify import Threshold
 from multiguard.certify.arguments import Bools, Floats, Ints
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CalibrateConfig, Calibration, calibrate, read_calibration
-from multiguard.evaluate.calibration import Counts, Part
+from multiguard.evaluate.calibration import Part
 from multiguard.evaluate.risk import Risk
 from multiguard.io.rounding import percent_value, plain, plain_percent, round_up
 from multiguard.report import canvas
@@ -66,7 +66,7 @@ class Shown:
         """The test images as a part of the calibration."""
         hits, first = (self.hits(made.k_prime, draws) for draws in (None, made.draws))
         risk = Risk(self.votes.provenance.draws, made.draws, noise, made.config.radius)
-        return Part(Counts(hits, first, self.true), made.k_prime, risk)
+        return Part(hits, first, self.true, made.k_prime, risk)
 
     @cache  # noqa: B019 - there is one in a run
     def hits(self, k_prime: int | None, draws: int | None) -> Ints:
@@ -263,7 +263,7 @@ def _row(
     draws: int, confidence: float | None, recall: float, radius: float, made: Calibration, shown: Shown
 ) -> list[str]:
     part = shown.part(made, shown.votes.provenance.noise)
-    returned, found = part.counts.returned(made.least_hits), part.counts.recall(made.least_hits)
+    returned, found = part.returned(made.least_hits), part.recall(made.least_hits)
     wrong = part.wrong(made.least_hits, CONFIDENCE)
     words = [str(draws), _promise(recall, confidence), plain(radius), str(made.k_prime), str(made.least_hits)]
     return [*words, round_up(returned, 2), round_up(wrong, 2), "" if found is None else percent_value(found)]
@@ -292,7 +292,7 @@ def _attacked_rows(found: Attacked, opened: Votes, shown: Shown) -> Iterator[lis
     """The calibrated classifier, and plain conformal risk control of the scores of the bare network."""
     made, rows = found.file, {row.image_id: number for number, row in enumerate(shown.votes)}
     own = [rows[name] for name in found.hits]
-    true, part = shown.true[own], shown.part(made, shown.votes.provenance.noise).counts
+    true, part = shown.true[own], shown.part(made, shown.votes.provenance.noise)
     limit = _plain_limit(found.scores, opened, made)
     clean = np.stack([found.scores[name] for name in found.bare]) >= limit
     pairs = {

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from multiguard.certify import BandAblation, Gaussian, PixelAblation, Uniform
-from multiguard.evaluate.calibration import Counts, Part
+from multiguard.evaluate.calibration import Part
 from multiguard.evaluate.risk import Risk, fewer_hits
 
 GAUSSIAN = Gaussian(0.5)
@@ -70,7 +70,7 @@ def part_of(rng, images, risk, law=LAW):
     """A calibration part of images of one label each, and the hits that the law gives them."""
     chances = rng.choice(law, size=(images, 1))
     hits = rng.binomial(risk.votes_draws, chances).astype(np.int32)
-    return Part(Counts(hits, hits, np.ones((images, 1), bool)), None, risk)
+    return Part(hits, hits, np.ones((images, 1), bool), None, risk)
 
 
 def true_loss(risk, noise, radius, least, law=LAW):
@@ -173,7 +173,7 @@ def test_wrong_labels():
     over, bounds = 0, []
     for _ in range(300):
         hits = rng.binomial(200, law[rng.integers(3, size=150)]).astype(np.int32)
-        part = Part(Counts(hits, hits, np.zeros(hits.shape, bool)), 1, risk)
+        part = Part(hits, hits, np.zeros(hits.shape, bool), 1, risk)
         bounds.append(part.wrong(least, 0.9))
         over += truth > bounds[-1]
     assert stats.binomtest(over, 300, 0.1, alternative="greater").pvalue > 1e-3

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -268,23 +268,19 @@ def calibration_beside(certificates: Path, run: Results) -> Calibration | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
-    """The hits of some images, and their labels; images are rows."""
+class Part:
+    """Some images of one candidate, and what they prove; images are rows."""
 
     hits: Ints  # (images, c) in how many of all draws each label was returned
     first: Ints  # the same for the first m draws
     true: Bools  # (images, c) the true labels
-
-    def __getitem__(self, rows: Any) -> Counts:
-        return Counts(self.hits[rows], self.first[rows], self.true[rows])
-
-    def __len__(self) -> int:
-        return len(self.true)
+    k_prime: int | None
+    risk: Risk
 
     @property
-    def labelled(self) -> Counts:
-        """The images that have labels."""
-        return self[self.true.any(axis=1)]
+    def labelled(self) -> Bools:
+        """(images,) whether an image has labels."""
+        return np.asarray(self.true.any(axis=1))
 
     def returned(self, least: int) -> float:
         """How many labels an image gets without attack, on average."""
@@ -292,23 +288,13 @@ class Counts:
 
     def recall(self, least: int) -> float | None:
         """Which fraction of the true labels is among them, on average; None if no image has a label."""
-        own = self.labelled
-        found = np.sum(own.first >= least, axis=1, where=own.true) / own.true.sum(axis=1)
+        first, true = self.first[self.labelled], self.true[self.labelled]
+        found = np.sum(first >= least, axis=1, where=true) / true.sum(axis=1)
         return float(np.mean(found)) if len(found) else None
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Some images of one candidate, and what they prove."""
-
-    counts: Counts
-    k_prime: int | None
-    risk: Risk
 
     def loss(self, least: int, confidence: float | None) -> float:
         """The fraction of labels that is missed at most, on average over new images."""
-        own = self.counts.labelled
-        missed = self.risk.missed(own.hits, own.true, least)
+        missed = self.risk.missed(self.hits[self.labelled], self.true[self.labelled], least)
         if confidence is None:
             mean = (float(np.sum(missed)) + 1) / (len(missed) + 1)
         else:
@@ -328,8 +314,8 @@ class Part:
 
     def wrong(self, least: int, confidence: float | None) -> float:
         """The wrong labels at most, on average over new images; without a confidence over these images."""
-        (images, labels), risk = self.counts.true.shape, self.risk
-        found = risk.wrong(self.counts.hits, self.counts.true, least)
+        (images, labels), risk = self.true.shape, self.risk
+        found = risk.wrong(self.hits, self.true, least)
         if confidence is None:
             mean = float(np.sum(found)) / images
         else:
@@ -341,7 +327,7 @@ class Part:
     def cost(self, loss: float) -> tuple[bool, float]:
         """Labels returned without attack and wrong ones under it, on average; first whether nothing is promised."""
         least = self.most_hits(loss, None)
-        return least == 0, self.loss(1, None) if least == 0 else self.counts.returned(least) + self.wrong(least, None)
+        return least == 0, self.loss(1, None) if least == 0 else self.returned(least) + self.wrong(least, None)
 
 
 def _calibrate(
@@ -356,7 +342,8 @@ def _calibrate(
 
     def part(candidate: int, rows: Ints) -> Part:
         index, k_prime = candidates[candidate]
-        return Part(each[index][k_prime][rows], k_prime, risks[index])
+        hits, first, true = each[index][k_prime]
+        return Part(hits[rows], first[rows], true[rows], k_prime, risks[index])
 
     costs = list[tuple[bool, float]]()
     for candidate in range(len(candidates)) if len(candidates) > 1 else ():
@@ -384,15 +371,15 @@ def _calibrate(
         label_names=run.label_names,
         model=run.model,
         classifier=classifier_facts(run),
-        images=len(own.counts.labelled),
+        images=int(own.labelled.sum()),
         votes_draws=run.draws,
         votes=tuple(one.manifest_hash for one in votes),
         used=tuple(dict.fromkeys(pixels)),
         wrong=test.wrong(least, seen) if config.wrong is None else config.wrong,
         wrong_confidence=seen,
-        test_images=len(test.counts),
-        returned=test.counts.returned(least),
-        achieved=test.counts.recall(least),
+        test_images=len(test.true),
+        returned=test.returned(least),
+        achieved=test.recall(least),
         offers=tuple(_offers(config, own, test, run.noise)),
     )
 
@@ -415,11 +402,11 @@ def _offers(config: CalibrateConfig, own: Part, test: Part, noise: Noise) -> Ite
     """What the images that set and test can promise at other radii and recalls, as the config's promise is made."""
     for radius in sorted({0.0, *noise.default_radii, config.radius}):
         risk = Risk(own.risk.votes_draws, own.risk.draws, noise, radius)
-        setting, testing = (Part(part.counts, part.k_prime, risk) for part in (own, test))
+        setting, testing = replace(own, risk=risk), replace(test, risk=risk)
         for recall in sorted({*_OFFERED, config.recall}):
             if least := setting.most_hits(1 - recall, config.confidence):
                 wrong = testing.wrong(least, _TEST_CONFIDENCE)
-                yield Offer(recall, radius, least, testing.counts.returned(least), wrong)
+                yield Offer(recall, radius, least, testing.returned(least), wrong)
 
 
 def classifier_facts(run: Any) -> dict[str, Any]:
@@ -454,7 +441,7 @@ def _check_wrong(config: CalibrateConfig, part: Part, least: int) -> None:
 
 def _instead(config: CalibrateConfig, part: Part, confidence: float | None, noise: Noise) -> str:
     """Why nothing can be promised, and what can."""
-    images, loss = len(part.counts.labelled), 1 - config.recall
+    images, loss = int(part.labelled.sum()), 1 - config.recall
     wanted = f"{plain_percent(config.recall)} % at {noise.radius_words(config.radius)}"
     needed = int(np.ceil(1 / max(loss - part.risk.gap, 1e-9))) - 1
     if confidence is None and images < needed:
@@ -468,7 +455,7 @@ def _instead(config: CalibrateConfig, part: Part, confidence: float | None, nois
 
     def holds(radius: float) -> bool:
         risk = Risk(part.risk.votes_draws, part.risk.draws, noise, radius)
-        return Part(part.counts, part.k_prime, risk).loss(1, confidence) <= loss
+        return replace(part, risk=risk).loss(1, confidence) <= loss
 
     low, high = -1, len(radii)
     while high - low > 1:
@@ -514,8 +501,10 @@ def _check_votes(votes: Sequence[Votes]) -> list[str]:
     return list(different.values())
 
 
-def _counts(votes: Votes, names: list[str], wanted: Sequence[int], draws: int) -> dict[int | None, Counts]:
-    """The counts of these images, in order, for each k' that is wanted, or that the votes keep."""
+def _counts(
+    votes: Votes, names: list[str], wanted: Sequence[int], draws: int
+) -> dict[int | None, tuple[Ints, Ints, Bools]]:
+    """The hits, those of the first draws and the labels of these images, for each k' wanted or that the votes keep."""
     run, position = votes.provenance, {name: place for place, name in enumerate(votes.ids)}
     labels, ranks = len(run.label_names), run.k_max
     if ranks is None and wanted:
@@ -535,7 +524,7 @@ def _counts(votes: Votes, names: list[str], wanted: Sequence[int], draws: int) -
         for number, k_prime in enumerate(kept):
             each = image.hits if k_prime is None else TopK(k_prime, k_prime).sets(image.ranked, labels)
             hits[number, row], first[number, row] = each.sum(axis=0), each[:draws].sum(axis=0)
-    return {k_prime: Counts(hits[number], first[number], true) for number, k_prime in enumerate(kept)}
+    return {k_prime: (hits[number], first[number], true) for number, k_prime in enumerate(kept)}
 
 
 def _split(images: int, seed: int, *, choose: bool) -> tuple[Ints, Ints, Ints]:
