@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 
 def too_many(wrong: int, cases: int, alpha: float) -> float:
-    """The p-value of so many false claims where each may be false with probability alpha."""
+    """The p-value of this number of false claims where each may be false with probability alpha."""
     return float(binomtest(wrong, cases, alpha, alternative="greater").pvalue)
 
 

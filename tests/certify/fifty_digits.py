@@ -40,7 +40,7 @@ class Ballot:
         return sum(times for chosen, times in zip(self.sets, self.times, strict=True) if label in chosen)
 
     def at_least(self, labels: Sequence[int], hits: int) -> int:
-        """In how many draws at least so many of these labels were hit."""
+        """In how many draws at least `hits` of these labels were hit."""
         among = frozenset(labels)
         return sum(times for chosen, times in zip(self.sets, self.times, strict=True) if len(chosen & among) >= hits)
 

@@ -79,7 +79,7 @@ def counts_of(ballot: Ballot, labels: Sequence[int], rule: Rule) -> VoteCounts:
 
 
 def check_claims(claims: Sequence[Claim | None], needed: int, radius: float, sigma: float) -> None:
-    """Passes if so many of the claims hold at the radius, in exact arithmetic, and fewer a little further."""
+    """Passes if `needed` of the claims hold at the radius, in exact arithmetic, and fewer a little further."""
     with mp.workdps(DIGITS):
         if radius == np.inf:
             assert claims.count(None) >= needed, "only what is certain has no end"
@@ -104,7 +104,7 @@ def top_k_radii(case: Case, method: str, noise: NoiseOf = Gaussian) -> NDArray[n
 
 
 def check_top_k(case: Case, method: str, noise: NoiseOf = Gaussian) -> None:
-    """Check the radius of every size: all claims up to it must hold, or for jia so many of the labels' own."""
+    """Check the radius of every size: all claims up to it must hold, or for jia as many of the labels' own."""
     radii = top_k_radii(case, method, noise)
     with mp.workdps(DIGITS):
         claims = CLAIMS[method](case.ballot, case.labels, case.k, case.k_prime, mpf(case.alpha))
@@ -123,7 +123,7 @@ def check_threshold(
     suspects: int = 6,
     k_prime: int | None = None,
 ) -> None:
-    """Check every floor and every ceiling: each holds by its own bounds or by those of one that proves it."""
+    """Check every floor and every ceiling: each holds by its own bounds or by the bounds of one that implies it."""
     rule, most = Threshold(t, k_prime), k_prime or ballot.num_labels
     counts = counts_of(ballot, labels, rule)
     found = solve([counts], rule, ClopperPearson(), noise(sigma), alpha, "joint")[0]
@@ -159,7 +159,7 @@ def random_ballot(rng: np.random.Generator, num_labels: int, k_prime: int | None
 
 
 def random_case(seed: int, most_draws: float = 1e8) -> Case:
-    """A case by chance; the labels are mostly those of the commonest draw, so that there is something to prove."""
+    """A case by chance; the labels are mostly from the commonest draw, so that there is something to prove."""
     rng = np.random.default_rng(seed)
     num_labels = int(rng.integers(2, 9))
     k_prime = int(rng.integers(1, min(4, num_labels) + 1))

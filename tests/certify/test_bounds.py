@@ -19,7 +19,7 @@ def test_exact_coverage(draws: int, alpha: float) -> None:
     """By exact summation the bounds cover any probability with at least 1 - alpha."""
     hits = np.arange(draws + 1)
     low, high = clopper_pearson_lower(hits, draws, alpha), clopper_pearson_upper(hits, draws, alpha)
-    # The coverage has its least values just beside the bounds themselves.
+    # The coverage has its least values right next to the bounds themselves.
     chances = np.unique(
         np.concatenate([np.linspace(0, 1, 101), low, high, np.nextafter(low, 0), np.nextafter(high, 1)])
     )

@@ -32,7 +32,7 @@ def random_sets_with_chances(rng: np.random.Generator, *, labels: int) -> tuple[
 def test_literal_floors(
     c: int, d: int, draws: int, threshold: float, noise: NoiseOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Floors and ceilings are those of loops that follow the formulas."""
+    """Floors and ceilings agree with loops that follow the formulas."""
     if noise is half_uniform:
         monkeypatch.setattr(fifty_digits, "shifted", moved)
     rng = np.random.default_rng([c, d, draws])
@@ -43,7 +43,7 @@ def test_literal_floors(
 
 
 def taking_turns(rng: np.random.Generator, *, labels: int, together: int, draws: int) -> np.ndarray:
-    """Each draw hits so many labels, any of them, one now and then a label more or less: pairs prove more than one."""
+    """Each draw hits `together` labels, now and then one more or less: pairs prove more than single labels."""
     hits = rng.random((draws, labels)).argsort(axis=1) < together
     return hits ^ (rng.random(hits.shape) < 0.004)
 

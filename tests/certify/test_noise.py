@@ -174,7 +174,7 @@ def test_float32(noise: Gaussian | Uniform) -> None:
 
 @pytest.mark.parametrize("noise", NOISES, ids=str)
 def test_first_radii(noise: Noise) -> None:
-    """What is looked at where nobody says otherwise lies on the default grid, and rises."""
+    """The default radii lie on the default grid, and rise."""
     step, end = noise.default_grid
     radii = noise.default_radii
     assert list(radii) == sorted(set(radii))

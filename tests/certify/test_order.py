@@ -32,7 +32,7 @@ def test_default_method_of_sorted_votes(r: float, draws: int) -> None:
 
 
 def test_default_of_independent_draws() -> None:
-    """Sorted votes have the radii of `joint`, independent draws nearly always those of `coupled`."""
+    """Sorted votes have the radii of `joint`, independent draws nearly always the radii of `coupled`."""
     votes = list(np.random.default_rng(5).choice(2, (100, 200, 1), p=[0.9, 0.1]))
     options = {"num_labels": 2, "sigma": 1.0}
     batch = certified_radii_batch([SORTED, *votes], [[0]] * 101, ONE, **options)

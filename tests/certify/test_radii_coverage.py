@@ -155,7 +155,7 @@ def test_caught_levels(nothing_holds, monkeypatch: pytest.MonkeyPatch, of: str, 
 def test_strictest_ceiling() -> None:
     """One of 15 labels outside L is in. That none is, is claimed as often as one bound at its level fails, no rarer.
 
-    Were the level divided even among four of the labels, so many false claims would be beyond chance.
+    Were the level divided even among four of the labels, this number of false claims would be beyond chance.
     """
     rng = np.random.default_rng(15)
     votes = [rng.random((200, 15)) < np.array([THRESHOLD] + [0.01] * 14) for _ in range(1500)]

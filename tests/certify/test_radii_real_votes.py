@@ -9,7 +9,7 @@ from tests.shared_data import COCO_VOTES
 from multiguard.certify import TopK, certified_radii_batch, settled_by_betting
 from multiguard.evaluate import set_scores
 
-pytestmark = pytest.mark.skipif(not COCO_VOTES.exists(), reason="the COCO votes are not beside the repository")
+pytestmark = pytest.mark.skipif(not COCO_VOTES.exists(), reason="needs the COCO votes of the shared data")
 
 GRID = 0.5 * np.arange(0, 3, 0.5)
 

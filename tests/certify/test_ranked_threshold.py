@@ -32,7 +32,7 @@ METHODS = ["joint", "independent", "coupled"]
     [(5, 1, 3, 0.2), (6, 2, 4, 0.3), (7, 3, 2, 0.4), (7, 2, 0, 0.15), (6, 3, 5, 0.5), (15, 2, 13, 0.1)],
 )
 def test_literal(c: int, k_prime: int, d: int, t: float, noise: NoiseOf, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Floors and ceilings are those of loops that follow the formulas, with min(k', u) layers."""
+    """Floors and ceilings agree with loops that follow the formulas, with min(k', u) layers."""
     if noise is half_uniform:
         monkeypatch.setattr(fifty_digits, "shifted", moved)
     rng = np.random.default_rng([c, k_prime, d])

@@ -56,7 +56,7 @@ def test_most_lost(labels: int, v: int, most: int, monkeypatch: pytest.MonkeyPat
 
 
 def test_counted_sets() -> None:
-    """How many draws hit so many labels of each set, against a loop."""
+    """How many draws hit 0, 1, 2, ... labels of each set, against a loop."""
     rng = np.random.default_rng(4)
     hit, rows, sets = rng.random((50, 6)) < 0.4, rng.integers(0, 3, 50), subsets(5, 2).T
     draw, label = np.nonzero(hit)
@@ -68,6 +68,6 @@ def test_counted_sets() -> None:
 
 
 def test_near_labels() -> None:
-    """As many labels as have at most so many sets, at least v."""
+    """The most labels that have at most a number of sets, at least v."""
     assert near_labels(3, 130, 3, 2) == 9  # 84 + 36
     assert near_labels(3, 1, 3, 2) == 3

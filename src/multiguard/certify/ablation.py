@@ -31,7 +31,7 @@ class _Ablation(Noise):
     whole: ClassVar[bool] = True
     sigma = None
     _measure: ClassVar[str] = (
-        "Pixels are those of the image {where}. All channels of a changed pixel may get any value."
+        "Pixels are counted in the image {where}. All channels of a changed pixel may get any value."
     )
     _total: ClassVar[str]  # the name of what there is in all, of which a part is kept
     _sized: ClassVar[str]  # the images that the noise is for
