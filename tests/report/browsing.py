@@ -15,7 +15,7 @@ COLUMNS = ("recall", "precision", "f1")
 
 
 def launched(*arguments: str) -> Iterator:
-    """A browser, for as long as the tests of a room run: its event loop would be in the way of other tests."""
+    """A browser, for as long as the tests of a module run: its event loop would be in the way of others."""
     if BROWSER is None:
         pytest.skip("no chromium, chromium-browser or google-chrome is installed")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser test")

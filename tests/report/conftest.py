@@ -68,12 +68,12 @@ def pages(study, hostile_study, threshold, unlabelled, hostile_unlabelled, tmp_p
     return {name: folder / f"{name}.html" for name in studies}
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator:
     yield from launched()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def contexts() -> dict[Path, Opened]:
     """The open pages by path."""
     return {}
