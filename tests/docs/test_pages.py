@@ -33,3 +33,10 @@ def test_links(page):
     """Every file that a page links exists; `make docs` checks the anchors."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     assert [name for name in LINK.findall(text) if not (page.parent / name).exists()] == []
+
+
+@each_page
+def test_line_length(page):
+    """Lines of prose are below 200 characters; rows of tables and images may be longer."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert [line[:60] for line in lines if len(line) >= 200 and not line.startswith(("|", "!["))] == []
