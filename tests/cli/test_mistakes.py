@@ -144,7 +144,10 @@ def made(tmp_path_factory):
         (["run", "voc2007", "--out", "new"], "voc2007: no root folder given"),
         (["run", "digits", "--out", "v"], "v holds votes (manifest.json), where a run would go"),
         (["run", "digits", "--out", "loop/x"], "Too many levels of symbolic links"),
-        (["run", "digits", "--until", "votes", "--out", "new"], "'votes' is none of train, vote, calibrate, certify, report"),
+        (
+            ["run", "digits", "--until", "votes", "--out", "new"],
+            "'votes' is none of train, vote, calibrate, certify, report",
+        ),
         (["run", "digits", "--set", "vote.draws=0", "--out", "new"], "vote.draws is 0; expected a whole number from 1"),
         (["run", "digits", "--set", "vote.device=gpu", "--out", "new"], "vote.device is 'gpu'"),
         (["run", "digits", "--set", "sweep.alpha=[2]", "--out", "new"], "got 2"),
