@@ -39,3 +39,9 @@ def _image(result, proved, rule, noise, config):
         sizes = evaluated_size(each.counts, draws, labels, rule, each.goal, beta=beta)
         outcomes.append(AttackOutcome(each.attack, each.goal, each.radius, each.norm, *sizes))
     return AttackedImage(result.victim.id, labels, proved, tuple(outcomes))
+
+
+def votes_of(smoother, images, draws):
+    """The votes of each (id, image, labels)."""
+    jobs = (smoother.job(image, draws, noise_seed=0, image_id=name) for name, image, _ in images)
+    return [votes for _, votes in smoother.run(jobs)]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from tests.attack.claims import ALPHA, DRAWS, attacked_claims, radii_of
+from tests.attack.claims import ALPHA, DRAWS, attacked_claims, radii_of, votes_of
 from tests.attack.mosaics import NAMES, SIDE, ColourCounts, mosaics
 
 from multiguard.attack import AttackConfig, Victim, attack_images
@@ -40,7 +40,7 @@ def certified(noise, rule):
     )  # three pixels, or 0.2
     smoother = Smoother(model, noise=noise, labels=NAMES, output="logits", device="cpu", **votes)
     draws = noise.positions or DRAWS
-    drawn = [found for _, found in smoother.stream(((name, image) for name, image, _ in images), draws, noise_seed=0)]
+    drawn = votes_of(smoother, images, draws)
     votes = [each if isinstance(each, np.ndarray) else each.hits() for each in drawn]
     method = "enumerated" if noise.enumerated else "joint"
     labels = [own for *_, own in images]

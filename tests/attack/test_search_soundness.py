@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.attack.claims import ALPHA, attacked_claims, radii_of
+from tests.attack.claims import ALPHA, attacked_claims, radii_of, votes_of
 from tests.attack.templates import SIGMA, digits_classifier, held_out_images
 
 from multiguard.attack import AttackConfig, Victim, attack_images
@@ -26,7 +26,7 @@ def images():
 
 @pytest.fixture(scope="module")
 def radii(smoother, images):
-    votes = [found for _, found in smoother.stream(((name, image) for name, image, _ in images), DRAWS, noise_seed=0)]
+    votes = votes_of(smoother, images, DRAWS)
     labels = [own for _, _, own in images]
     proved = certified_radii_batch(votes, labels, RULE, num_labels=10, sigma=SIGMA, alpha=ALPHA, method="joint")
     return [own.true for own in proved]
@@ -69,7 +69,7 @@ def test_threshold_rule(smoother, images):
     """Neither fewer true labels than the floor nor more false ones than the ceiling; enlarged radii are broken."""
     sets = Smoother(smoother.classifier, sigma=SIGMA, score_threshold=0.6, device="cpu")
     some, rule = images[:8], Threshold(0.5)
-    votes = [found.hits() for _, found in sets.stream(((name, image) for name, image, _ in some), DRAWS, noise_seed=0)]
+    votes = [found.hits() for found in votes_of(sets, some, DRAWS)]
     labels = [own for _, _, own in some]
     proved = certified_radii_batch(votes, labels, rule, num_labels=10, sigma=SIGMA, alpha=ALPHA)
     plan = PLAN.replace(draws=200)
