@@ -12,7 +12,7 @@ from multiguard.evaluate.calibration import NOT_PROMISED, CalibrateConfig
 
 _Votes = Annotated[list[Path], Argument(help="Votes folders of the same labelled images, one per model or noise.")]
 _Config = Annotated[CalibrateConfig, Fields(("recall", "radius", "wrong", "confidence", "k_prime", "draws", "seed"))]
-_Out = Annotated[Path | None, Option(help="The file to write [calibration.json beside the first votes folder].")]
+_Out = Annotated[Path | None, Option(help="The file to write [calibration.json next to the first votes folder].")]
 
 
 @with_options

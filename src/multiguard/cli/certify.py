@@ -27,7 +27,7 @@ _Calibration = Annotated[
     Path | None, Option(help="A calibration: certify its rule, without the images that it was made from.")
 ]
 _Out = Annotated[
-    Path | None, Option(help="The folder to write [certificates beside the votes, or certificates-CONFIG].")
+    Path | None, Option(help="The folder to write [certificates next to the votes, or certificates-CONFIG].")
 ]
 
 

@@ -29,7 +29,7 @@ _Set = Annotated[
     Option("--set", help="Change the recipe, as in data.root=DIR; repeat for several.", metavar="KEY=VALUE"),
 ]
 _Until = Annotated[str, Option(help="The last step to do: train, vote, calibrate, certify or report.")]
-_Force = Annotated[bool, Option("--force", help="Discard work of other settings, and write beside files of others.")]
+_Force = Annotated[bool, Option("--force", help="Discard work of other settings, and write next to files of others.")]
 _MOST_SHOWN = 12  # images without labels whose predictions are printed
 _OUTPUTS = {
     "train": "model",

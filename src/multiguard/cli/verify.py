@@ -13,7 +13,7 @@ from multiguard.models.config import ModelConfig
 from multiguard.verify.config import VerifyConfig
 
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
-_Votes = Annotated[Path | None, Option(help="The votes folder [votes beside the certificates].")]
+_Votes = Annotated[Path | None, Option(help="The votes folder [votes next to the certificates].")]
 _Calibration = Annotated[Path | None, Option(help="The calibration that chose the rule.", metavar="FILE")]
 _MODEL_HELP = {"spec": "The model: draw a sample of the votes again."}
 _Model = Annotated[dict[str, Any], Fields(("spec", "output"), ModelConfig, _MODEL_HELP)]
@@ -29,7 +29,7 @@ def verify_command(
     """Verify certificates: certify the votes again, check every checksum, and compare bit by bit.
 
     With --data or --root, all ids, labels and names are compared with your images. With --model a random sample of the
-    votes is drawn again, of a run those of its main arm. The page and the tables beside the certificates are made
+    votes is drawn again, of a run only of its main arm. The page and the tables next to the certificates are made
     again. Exit code 0: all that was checked agrees; 1: something differs; 2: it could not be checked.
 
     Example: multiguard verify runs/certificates --model runs/digits --data digits

@@ -1,4 +1,4 @@
-"""What attacks achieved beside what was proved, and attack.parquet; the true worst case lies between the two."""
+"""What attacks achieved and what was proved, and attack.parquet; the true worst case lies between the two."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def smallest_bound(draws: int, num_true: int, num_labels: int, rule: Rule, goal:
     """No draws, whatever they hit, give an upper bound of `evaluated_size` below this number.
 
     So few draws cannot break a certificate of this many labels or fewer, and evaluating it tests nothing. L has
-    `num_true` of the `num_labels` labels; the other arguments are those of `evaluated_size`.
+    `num_true` of the `num_labels` labels; the other arguments are as in `evaluated_size`.
     """
-    # At worst L is never hit, and so many other labels share all hits: one for each place (top-k), or every label.
+    # At worst L is never hit, and some other labels share all hits: one for each place (top-k), or every label.
     num_false = num_labels - num_true
     few = num_false if rule.k is None else min(rule.k, num_false)
     rivals = [num_false] if rule.k_prime is None else range(few + 1)
@@ -104,7 +104,9 @@ class AttackOutcome:
 
     attack: str  # what found the perturbation; "none" for the clean image
     goal: Goal  # what is counted: labels of L that stay "in", or others that stay "out"
-    radius: float  # what is allowed, in the unit of the noise's attacker: a norm, so many pixels, the side of a patch
+    radius: (
+        float  # what is allowed, in the unit of the noise's attacker: a norm, a number of pixels, the side of a patch
+    )
     norm: float  # what the perturbation takes of it, never more than `radius`
     size: int  # the estimate, from draws that had no part in the search
     at_most: int  # the upper bound; beta is for all perturbations of the image together
@@ -187,7 +189,7 @@ class Attacks:
         return tuple(i.id for i in self.images if i.tests(method, nothing) or i.breaks(method, surely=True))
 
     def undecidable(self, method: Method) -> tuple[str, ...]:
-        """The ids of those tested images that so few draws cannot find broken, whatever they hit."""
+        """The ids of the tested images that these draws are too few to find broken, whatever they hit."""
         tested = set(self.tested(method))
         return tuple(i.id for i in self.images if i.id in tested and not i.tests(method, self._smallest_bounds(i)))
 

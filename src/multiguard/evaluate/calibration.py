@@ -385,7 +385,7 @@ def _calibrate(
 
 
 def _fresh_draws(config: CalibrateConfig, votes: Sequence[Votes]) -> int:
-    """The draws of each new image, m: those of the config; where every band votes, all."""
+    """The draws of each new image, m: as in the config; where every band votes, all."""
     kept = [one.provenance.draws for one in votes]
     most = min(kept)
     if not votes[0].provenance.noise.enumerated:
@@ -415,7 +415,7 @@ def classifier_facts(run: Any) -> dict[str, Any]:
 
 
 def check_classifier(calibration: Calibration, facts: Mapping[str, Any], label_names: Sequence[str]) -> None:
-    """Raises `InvalidInputError` unless these `classifier_facts` and labels are those of a calibration."""
+    """Raises `InvalidInputError` unless these `classifier_facts` and labels belong to a calibration."""
     different = [name for name, value in facts.items() if calibration.classifier.get(name) != value]
     if tuple(label_names) != calibration.label_names:
         different.append("labels")
@@ -427,7 +427,7 @@ def check_classifier(calibration: Calibration, facts: Mapping[str, Any], label_n
 
 
 def _check_wrong(config: CalibrateConfig, part: Part, least: int) -> None:
-    """Raises unless so few wrong labels as the config says are promised from all draws down to `least` hits."""
+    """Raises unless no more wrong labels than the config says are promised from all draws down to `least` hits."""
     if config.wrong is None or config.confidence is None:
         return
     for hits in range(part.risk.draws, least - 1, -1):
@@ -504,7 +504,7 @@ def _check_votes(votes: Sequence[Votes]) -> list[str]:
 def _counts(
     votes: Votes, names: list[str], wanted: Sequence[int], draws: int
 ) -> dict[int | None, tuple[Ints, Ints, Bools]]:
-    """The hits, those of the first draws and the labels of these images, for each k' wanted or that the votes keep."""
+    """The hits of all and of the first draws, and the labels, of these images, for each k' that is considered."""
     run, position = votes.provenance, {name: place for place, name in enumerate(votes.ids)}
     labels, ranks = len(run.label_names), run.k_max
     if ranks is None and wanted:

@@ -71,7 +71,7 @@ class _Metadata:
 def write_certificates(results: Results, folder: str | Path, *, force: bool = False) -> Results:
     """Write a certificates folder so that a reader finds the old certificates or the new ones, complete.
 
-    Returns the results with the sha256 of the file. A CSV file never lies beside certificates that it was not made
+    Returns the results with the sha256 of the file. A CSV file never lies next to certificates that it was not made
     from, and with `force` or without, files that multiguard did not write are never replaced.
     """
     return kept_results(Path(folder), None, lambda: results, force=force)
@@ -203,7 +203,7 @@ def _check_claims(certificates: Certificates) -> None:
 def _are_wrong(
     radii: Rows[Floats], sizes: NDArray[np.int64], disordered: Callable[..., Any] | None = None
 ) -> NDArray[np.bool_]:
-    """(images,) whether there are other than so many radii, one is negative but not -inf, or two are out of order."""
+    """(images,) whether the number of radii is wrong, one is negative but not -inf, or two are out of order."""
     values, row = radii.values, np.repeat(np.arange(len(radii)), radii.lengths)
     bad = ~((values >= 0) | np.isneginf(values))
     if disordered is not None:

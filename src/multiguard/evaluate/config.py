@@ -188,7 +188,7 @@ def is_one_claim(rule: Rule, methods: Sequence[Method]) -> bool:
 
 
 def set_method(rule: Rule, run: Provenance, draws: int) -> Method:
-    """The default method that proves what is claimed of sets by so many draws."""
+    """The default method that proves what is claimed of sets, for this number of draws."""
     return "betting" if _why_not_fixed(run) else rules.default_method(rule, run.noise, draws)
 
 

@@ -76,7 +76,7 @@ def surely_staying(counts: Iterable[Counts], alpha: float) -> Floats:
 
 
 def most_false(images: int, alpha: float) -> int:
-    """With probability at least 1 - TEST_SET_ERROR no more of so many images have a false certificate.
+    """With probability at least 1 - TEST_SET_ERROR no more of the images have a false certificate.
 
     >>> most_false(500, 0.001), most_false(500, 0.0)
     (3, 0)

@@ -93,7 +93,7 @@ class Results:
     def curve(
         self, radius: ArrayLike | None = None, *, method: Method | None = None, averaging: Averaging = "mean"
     ) -> Curve:
-        """The certified scores at exactly these radii, by default those of the stored curves; as in `recall`."""
+        """The certified scores at exactly these radii, by default at the radii of the stored curves; as in `recall`."""
         requested = self.curves[0].scores.radius if radius is None else radius
         return method_curve(self.certificates, self._method(method), requested, averaging)
 
@@ -109,7 +109,7 @@ class Results:
         """Draw a certified score against the radius, a step wherever it falls; returns the axes.
 
         Args:
-            ax: The axes to draw on; by default those of a new figure.
+            ax: The axes to draw on; by default of a new figure.
             score: "recall", "precision" or "f1".
             methods: One line each; by default all methods of the certificates.
             averaging: As in `recall`.

@@ -65,12 +65,12 @@ class Risk:
         return np.asarray(np.sum(chances, axis=1, where=true) / true.sum(axis=1))
 
     def wrong(self, hits: Ints, true: Bools, least: int) -> Floats:
-        """(images,) how many labels an image does not have and gets; the arguments are those of `missed`."""
+        """(images,) how many labels an image does not have and gets; arguments as in `missed`."""
         chances = self._chances(self.draws - least + 1)[self.votes_draws - hits]
         return np.asarray(np.sum(chances, axis=1, where=~true))
 
     def most_wrong(self, labels: int, k_prime: int | None, least: int) -> float:
-        """The largest value of `wrong` that any votes can have, if each draw returns k' of so many labels."""
+        """The largest value of `wrong` that any votes can have, if each draw returns k' of the labels."""
         chances = self._chances(self.draws - least + 1)[::-1]
         if k_prime is None:
             return float(labels)
@@ -119,7 +119,7 @@ def _gap(low: Floats, draws: int, noise: Noise, radius: float) -> float:
     """
     most = len(low) - 1
     edges = np.unique(np.ceil(most * np.sin(np.linspace(0, np.pi / 2, _BINS)) ** 2).astype(np.int64))
-    estimates = _every_least(low[edges], draws)  # of the largest K of each bin: no more than those of the others
+    estimates = _every_least(low[edges], draws)  # of the largest K of each bin: no more than of the others
     angles = np.linspace(0, np.pi / 2, _INTERVALS + 1)
     todo = list(np.array_split(np.stack([angles[:-1], angles[1:]]), -(-_INTERVALS // _AT_ONCE), axis=1))
     gap = reached = 0.0

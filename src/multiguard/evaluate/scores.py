@@ -178,7 +178,7 @@ def certified_sizes(rows: Rows[Floats], radius: Floats, part: slice = slice(None
 
 
 def average_scores(parts: Iterable[Counts], radius: Floats, averaging: Averaging) -> Scores:
-    """Precision, recall and F1: the mean of the images' own, or those of all labels thrown together."""
+    """Precision, recall and F1: the mean of the images' own, or of all labels pooled."""
     if averaging not in ("mean", "pooled"):
         raise InvalidInputError(f"unknown averaging {averaging!r}: choose 'mean' (per image) or 'pooled'")
     sums: list[Floats] = []

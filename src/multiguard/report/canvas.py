@@ -69,7 +69,7 @@ def _installed_fonts(names: tuple[str, ...]) -> tuple[str, ...]:
 def new_figure(
     title: str, subtitle: str, *, height: float, legend_rows: int = 0, widths: Sequence[float] = (1,), fit: bool = False
 ) -> tuple["Figure", "Sequence[Axes]"]:
-    """A heading and a row of panels, `height` inches high; `fit` makes room for long names beside the panels."""
+    """A heading and a row of panels, `height` inches high; `fit` makes room for long names next to the panels."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

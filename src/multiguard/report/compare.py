@@ -185,7 +185,7 @@ def compare_runs(config: ReportConfig, runs: Runs) -> Leaderboard:
 
 
 def write_comparison(board: Leaderboard, page: Path) -> list[Path]:
-    """Write a page that opens offline and shows no score above what was proved, and its records as CSV beside it.
+    """Write a page that opens offline and shows no score above what was proved, and its records as CSV.
 
     Example:
         >>> run = read_certificates(certificates)  # a folder written by `multiguard certify`

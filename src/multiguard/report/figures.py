@@ -86,7 +86,7 @@ def draw_scores(
     averaging: Averaging,
     style: dict[str, Any],
 ) -> "Axes":
-    """Draw one line per method; the arguments are those of `Results.plot`."""
+    """Draw one line per method; arguments as in `Results.plot`."""
     if axes is None:
         from matplotlib import pyplot
 

@@ -136,7 +136,7 @@ def page_again(text: str, main: Results, beside: Mapping[str, Results], calibrat
         flags = {"gallery": gallery, "replaced": made["replaced"], "given": made["given"]}
         return _page_text(study, _shown(study, gallery), thumbnails, **flags)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError("its data are not those of a page of this version") from error
+        raise ValueError("its data do not belong to a page of this version") from error
 
 
 def _shown(study: Study, gallery: int | None) -> tuple[list[int], int]:

@@ -225,7 +225,7 @@ class Study:
 
     @property
     def stops(self) -> dict[int, int]:
-        """How many images stopped after so many draws; empty where n is fixed."""
+        """How many images stopped after each number of draws; empty where n is fixed."""
         draws = self.main.certificates.draws
         return {stop: draws.count(stop) for stop in self.main.provenance.get("stops") or ()}
 
@@ -298,7 +298,7 @@ def _sweep(study: Study, key: FamilyKey) -> Family:
 
 
 def _run_families(study: Study) -> list[Family]:
-    """The main run, whose name is empty here, with those at other noise, and with those of other training."""
+    """The main run, whose name is empty here, with runs at other noise, and with runs of other training."""
     main, runs = study.main, {"": study.main, **study.beside}
     bare = {name: run.provenance.get("trained_noise") == NO_NOISE for name, run in runs.items()}
     levels = {name: run for name, run in runs.items() if bare[name] == bare[""]}

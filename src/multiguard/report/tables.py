@@ -1,4 +1,4 @@
-"""The numbers of a study as tables: every family of curves at round radii, and the labels; and those of attacks.
+"""The numbers of a study as tables: every family of curves at round radii, and the labels; and tables of attacks.
 
 Each table is CSV without loss, and LaTeX rounded so that no number claims too much.
 """

@@ -26,7 +26,7 @@ _SAMPLE = re.compile(r"(?P<name>.+?)(?: \(seed (?P<made>\d+)\))?, (?P<images>\d+
 
 
 def config_words(run: Results) -> dict[str, str]:
-    """All parameters of a run by name: those of the rule, n, alpha and the noise; where all bands vote, no alpha."""
+    """All parameters of a run by name: of the rule, n, alpha and the noise; where all bands vote, no alpha."""
     config, noise = run.certificates.config, run.certificates.noise
     if noise.enumerated:
         return {**config.rule.words, "noise": noise.words}
@@ -122,7 +122,7 @@ def shared_command(command: str) -> str:
     """
     try:
         return shlex.join(map(without_folder, shlex.split(command)))
-    except ValueError:  # a quotation that does not end: nobody typed this
+    except ValueError:  # a quotation that does not end
         return " ".join(map(without_folder, command.split()))
 
 

@@ -17,7 +17,7 @@ from multiguard.run.recipe import RECIPE_FILE, Recipe, read_recipe
 
 
 class RunRecord(Config, frozen=True):
-    """run.json: the last command, and whether all certificates in the folder are those of its recipe.yaml."""
+    """run.json: the last command, and whether all certificates in the folder belong to its recipe.yaml."""
 
     command: str = ""
     certified: bool = False

@@ -45,11 +45,11 @@ def verify(
 
     Args:
         config: The dataset, and which votes are drawn again.
-        certificates: A certificates folder, or those of a run by the names of its arms, the main one first.
-        votes: The votes folder; by default the folder `votes` beside each of them.
+        certificates: A certificates folder, or the folders of a run by the names of its arms, the main one first.
+        votes: The votes folder; by default the folder `votes` next to each of them.
         calibration: The calibration that chose the rule, if there is one.
         model: The model to draw votes of the main arm with again; None to draw none.
-        page: The page that `report` made of the certificates, its tables beside it; None to compare none.
+        page: The page that `report` made of the certificates, its tables next to it; None to compare none.
         progress: Called with what is being done, how much of it is done, and how much there is.
     """
     folders = {"": certificates} if isinstance(certificates, Path) else certificates
@@ -94,7 +94,7 @@ def _votes(folder: Path, certified: Results) -> Generator[Check, None, Votes | N
 
 
 def _proved(certified: Results, votes: Votes, calibration: Path | None, progress: Progress | None) -> Iterator[Check]:
-    """Certify the votes again, those of a part of the images if only that part is certified."""
+    """Certify the votes again, of a part of the images if only that part is certified."""
     stored = certified.certificates
     if "calibration" in certified.source or calibration is not None:
         yield _choice(calibration, certified, votes)
@@ -110,7 +110,7 @@ def _origin(
     model: ModelConfig | None,
     progress: Progress | None,
 ) -> Iterator[Check]:
-    """Whether the votes are those of the named model on the named images."""
+    """Whether the named model cast the votes on the named images."""
     if config.opens_data or model is not None:
         from multiguard.verify.redraw import Redraw
 
@@ -204,7 +204,7 @@ def _same_claims(stored: Certificates, again: Certificates) -> Check:
 
 
 def _same_curves(certified: Results, votes: Votes, again: Certificates) -> Check:
-    """Compare every curve; those of sweeps are certified with their own configs."""
+    """Compare every curve; curves of sweeps are certified with their own configs."""
     ordered = sorted(certified.curves, key=lambda curve: repr(curve.config))
     wrong = []
     for name, group in groupby(ordered, key=lambda curve: repr(curve.config)):

@@ -12,7 +12,7 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-// The largest number with so many decimals that is not above the value: no claim exceeds what was proved.
+// The largest number with this many decimals that is not above the value: no claim exceeds what was proved.
 function roundedDown(value, decimals) {
   const scale = 10 ** decimals;
   let steps = Math.floor(value * scale) + 2;
