@@ -40,6 +40,15 @@ OnError = Literal["stop", "record"]
 _LOOKED_AT = 16  # images that the model is probed on
 
 
+def no_progress(done: int, total: int) -> None:
+    """Nothing."""
+
+
+def no_stop() -> bool:
+    """False."""
+    return False
+
+
 def vote_dataset(
     smoother: Smoother,
     data: Any,
@@ -90,7 +99,7 @@ def vote_dataset(
     ...     votes.ranked(0).shape
     (100, 3)
     """
-    VoteRun(smoother, data, **options).write(folder, progress=progress, stop=stop)
+    VoteRun(smoother, data, **options).write(folder, progress=progress or no_progress, stop=stop or no_stop)
 
 
 def open_data(smoother: Smoother, data: Any) -> Dataset:
@@ -195,7 +204,7 @@ class VoteRun:
         list(self.smoother.run([job]))
         return (time.perf_counter() - started) / rows * draws * len(self.provenance.image_ids)
 
-    def votes(self, progress: Progress | None = None, folder: Path | None = None) -> Votes:
+    def votes(self, progress: Progress = no_progress, folder: Path | None = None) -> Votes:
         """The votes, in memory: no file is opened; or in a folder, where the same run is resumed."""
         if folder is not None:
             check_content(folder, "votes")
@@ -205,7 +214,7 @@ class VoteRun:
         parts = [range(first, min(first + most, total)) for first in range(0, total, most)]
         shards = (ShardImages(index, self._images.samples(part)) for index, part in enumerate(parts))
         found = dict[int, ShardVotes]()
-        for votes in self._voted(shards, parts[0], self._scheme, lambda: (progress or _no_progress)(next(done), total)):
+        for votes in self._voted(shards, parts[0], self._scheme, lambda: progress(next(done), total)):
             found[votes.index] = votes
         whole = [found[index] for index in range(len(parts))]
         failures = [failure for part in whole for failure in part.failures]
@@ -216,8 +225,8 @@ class VoteRun:
         self,
         folder: str | Path,
         *,
-        progress: Progress | None = None,
-        stop: Callable[[], bool] | None = None,
+        progress: Progress = no_progress,
+        stop: Callable[[], bool] = no_stop,
         discard: Callable[[Path], None] | None = None,
         team: "Team | None" = None,
     ) -> Manifest:
@@ -226,10 +235,10 @@ class VoteRun:
         `discard` removes the votes of another run from the folder; None refuses such a folder. The votes of this run
         are always resumed.
         """
-        progress, stop = progress or _no_progress, stop or (lambda: False)
+        total = len(self.provenance.image_ids)
         with folder_lock(Path(folder)):
             writer = self.writer(Path(folder), discard)
-            done, total = self.images_done(writer), len(self.provenance.image_ids)
+            done = total - sum(len(writer.manifest.positions(shard)) for shard in writer.missing())
 
             def on_images(images: int = 1) -> None:
                 nonlocal done
@@ -240,7 +249,14 @@ class VoteRun:
                 team.vote(writer, Path(folder), on_images, stop)
             else:
                 self.vote_shards(writer, takewhile(lambda _: not stop(), writer.missing()), on_images)
-            return self.finish(writer, stop)
+            writer.finish()
+            if writer.missing() and not stop():
+                raise VotesError(
+                    f"{len(writer.missing())} shards are missing, though they were voted on; the folder must be on a "
+                    "disk that all machines share. The same command resumes"
+                )
+            _check_any(writer.manifest.failures, total)
+            return writer.manifest
 
     def writer(self, folder: Path, discard: Callable[[Path], None] | None = None, *, main: bool = True) -> VotesWriter:
         """What writes the votes of this run into a folder."""
@@ -259,22 +275,6 @@ class VoteRun:
             same_images=lambda stored: self._images.are_those_of(folder, stored),
             discard=discard,
         )
-
-    def images_done(self, writer: VotesWriter) -> int:
-        """The number of images whose votes are written."""
-        missing = sum(len(writer.manifest.positions(shard)) for shard in writer.missing())
-        return len(self.provenance.image_ids) - missing
-
-    def finish(self, writer: VotesWriter, stop: Callable[[], bool]) -> Manifest:
-        """Complete the manifest once all shards are written, or `stop` left some."""
-        writer.finish()
-        if writer.missing() and not stop():
-            raise VotesError(
-                f"{len(writer.missing())} shards are missing, though they were voted on; the folder must be on a disk "
-                "that all machines share. The same command resumes"
-            )
-        _check_any(writer.manifest.failures, len(self.provenance.image_ids))
-        return writer.manifest
 
     def vote_shards(self, writer: VotesWriter, shards: Iterable[int], on_image: Callable[[], object]) -> None:
         """Vote on these shards; each is written in a thread, at most one behind the device."""
@@ -310,10 +310,6 @@ class VoteRun:
         for votes in ShardVoter(self.smoother, shards, scheme, on_image, record_failures=self._record):
             self.smoother.end(state)
             yield votes
-
-
-def _no_progress(done: int, total: int) -> None:
-    pass
 
 
 def _scheme(

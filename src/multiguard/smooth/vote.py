@@ -22,7 +22,7 @@ from multiguard.models.config import ModelConfig
 from multiguard.models.loading import chosen_noise, folder_noise, load_model, square_size, unnamed_labels
 from multiguard.smooth.adaptive import AdaptivePlan
 from multiguard.smooth.config import ClusterConfig, VoteConfig
-from multiguard.smooth.dataset import VoteRun
+from multiguard.smooth.dataset import VoteRun, no_progress, no_stop
 from multiguard.smooth.probe import expectations
 from multiguard.smooth.settings import score_threshold
 from multiguard.smooth.smoother import Smoother
@@ -77,6 +77,7 @@ def vote(
     Traceback (most recent call last):
     multiguard.errors.InvalidInputError: the dataset 'digits test ... must have the same labels in the same order, ...
     """
+    progress, stop = progress or no_progress, stop or no_stop
     if cluster is None or cluster.cluster is None:
         run = NamedRun(config, data, model, noise=noise, target=target)
         for text in (*run.notes, *run.warnings()):
@@ -203,8 +204,8 @@ class NamedRun(VoteRun):
         self,
         out: Path,
         command: str = "",
-        progress: Progress | None = None,
-        stop: Callable[[], bool] | None = None,
+        progress: Progress = no_progress,
+        stop: Callable[[], bool] = no_stop,
         *,
         force: bool = False,
         team: "Team | None" = None,
