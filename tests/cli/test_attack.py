@@ -56,7 +56,7 @@ def test_attack_of_run(run):
     assert "certified, joint" in out
     assert "reached, best" in out
     names = {path.name for path in (run / "attack").iterdir() if not path.name.startswith(".")}
-    assert names == {f"attack.{kind}" for kind in ("parquet", "csv", "md", "tex", "png", "svg", "pdf")}
+    assert names == {f"attack.{kind}" for kind in ("parquet", "csv", "tex", "png", "svg", "pdf")}
     attacks = read_attacks(run / "attack")
     assert attacks.radii == (0.0, 0.25)
     assert {found.attack for image in attacks.images for found in image.outcomes} == {"none", "pgd", "random"}

@@ -157,7 +157,7 @@ def test_given_hash():
 def test_label_names(tmp_path):
     """The dataset must have the labels of the classifier."""
     other = Smoother(linear(labels=6), sigma=0.5, device="cpu")
-    with pytest.raises(InvalidInputError, match=r"5 labels \(a, b, c, d, \.\.\.\) and 6 labels"):
+    with pytest.raises(InvalidInputError, match=r"a, b, c, d, ... \(5 in all\) and a, b, c, d, ... \(6 in all\)"):
         vote_dataset(other, Images(3), tmp_path, draws=5, noise_seed=0)
 
 
