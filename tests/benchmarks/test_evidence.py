@@ -241,6 +241,7 @@ def test_n_row(folder, tmp_path):
     assert f"The last step adds {', '.join(f'{gain:.1f}' for gain in gains)} points at R = 0, 0.25" in words
 
 
+@pytest.mark.soak
 def test_few_draws(folder, tmp_path, monkeypatch):
     """Where no network has more than the first draws, everything is made, and nothing is shown twice."""
     monkeypatch.setattr("benchmarks.results.__main__._DRAWS", 240)
@@ -259,6 +260,7 @@ def _linked(home: Path, folder: Path, *names: str) -> Evidence:
     return Evidence(evidence)
 
 
+@pytest.mark.soak
 def test_missing_votes(folder, tmp_path):
     """Without the network of a noise only parts about the draws are made, of the votes that they need."""
     (tmp_path / "evidence" / "coco-0.5").mkdir(parents=True)

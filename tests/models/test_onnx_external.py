@@ -130,6 +130,7 @@ def test_part_outside_file(tmp_path, entries):
         loaded(path)
 
 
+@pytest.mark.soak
 def test_overlapping_tensors(tmp_path):
     """Tensors that share bytes of a file cannot grow to more than a session can hold."""
     tensors = [external(dims=(1 << 24,)) for _ in range(40)]

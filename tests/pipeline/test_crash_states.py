@@ -54,8 +54,8 @@ def run_train(out, epochs=2, **more):
 
 
 RUNS = {"vote": (run_vote, 12), "adaptive": (run_adaptive, 8), "extend": (lambda out: run_vote(out, 5), 12)}
-RUNS |= {"changed": (run_changed, 12), "train": (run_train, 5)}
-RUNS["retrain"] = (lambda out: run_train(out, 0, force=True), 6)
+RUNS |= {"changed": (run_changed, 12), "train": (run_train, 4)}
+RUNS["retrain"] = (lambda out: run_train(out, 0, force=True), 3)
 # What is in the folder before.
 EARLIER = {"extend": run_vote, "changed": run_changed, "retrain": lambda out: run_train(out, 1)}
 

@@ -135,8 +135,9 @@ def test_attack(running, orange):
     strong = running.client.ask("POST", f"/api/runs/{run['run']}/attack?radius=1.5").json
     for part in ("bare", "smoothed"):
         assert next(each["label"] for each in weak[part]["after"]) == "red"
-        assert 0 < strong[part]["norm"] <= 1.5
+        assert 0 <= strong[part]["norm"] <= 1.5  # 0 if the search found nothing better than the image
         assert strong[part]["perturbation"].startswith("data:image/png")
+    assert strong["bare"]["norm"] > 0
     assert not weak["bare"]["changed"]
     assert strong["bare"]["changed"]
     assert weak["smoothed"]["proved"][0] == 0
