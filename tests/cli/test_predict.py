@@ -10,7 +10,7 @@ from tests.pipeline.tiny_run import command
 from multiguard.evaluate.calibration import _FORMAT as FORMAT
 from multiguard.io.config import to_tree
 from multiguard.io.records import encode_checked
-from multiguard.models import spec
+from multiguard.models import load, spec
 from multiguard.smooth import Smoother
 from multiguard.smooth.calibrated import shipped_name
 
@@ -100,3 +100,21 @@ def test_other_model(built_in, tmp_path, named, differs):
     code, _, err = command("predict", PHOTO, *options)
     assert (code, f"differs in {differs}; calibrate this one" in err) == (2, True)
     file.unlink()
+
+
+def test_size_of_calibration(built_in, tmp_path):
+    """A calibration is about images of one size, so a model of any size needs that size."""
+    write_calibration(tmp_path / "c.json")
+    (tmp_path / "means.py").write_text("def means(images):\n    return images.mean((2, 3)).repeat(1, 27)[:, :80]\n")
+    (tmp_path / "labels.txt").write_text("\n".join(load(MODEL).label_names))
+    own = (
+        "--model",
+        f"{tmp_path / 'means.py'}:means",
+        "--labels",
+        tmp_path / "labels.txt",
+        "--output",
+        "probabilities",
+    )
+    for size, words in (((), "--size is missing"), (("--size", 32), "calibrate this one")):
+        code, _, err = command("predict", PHOTO, *own, "--calibration", tmp_path / "c.json", *size)
+        assert (code, words in err) == (2, True), err

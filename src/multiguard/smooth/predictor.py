@@ -136,6 +136,11 @@ def make_predictor(
     if classifier.num_labels is None:
         raise unnamed_labels(model.spec)
     side, labels = square_size(classifier, model.spec, config.size or model.size), len(classifier.label_names)
+    if calibration and side is None:
+        raise InvalidInputError(
+            f"size is missing; {model.spec} takes images of any size, and a calibration is about images of the size "
+            "that was voted on: name that size"
+        )
     rule = calibration.rule if calibration else config.rule_for(labels)
     limit = score_threshold(config.rule or "top-k", config.score_threshold)
     how: dict[str, Any] = {"score_threshold": limit, "clamp": config.clamp, "precision": config.precision}
