@@ -11,7 +11,7 @@ from multiguard.evaluate import set_scores
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.evaluate.intervals import mean_bands
 from multiguard.evaluate.scores import certified_counts, certified_sizes
-from multiguard.io.rows import Rows
+from multiguard.io.records import Rows
 
 
 def top_k_radii(*true: float) -> Radii:

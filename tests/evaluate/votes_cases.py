@@ -11,7 +11,7 @@ from tests.votes.vote_runs import provenance
 from multiguard.certify import Gaussian
 from multiguard.errors import ImageFailure
 from multiguard.evaluate import Certificates, CertifyConfig, Curve, LabelSource
-from multiguard.io.rows import Rows
+from multiguard.io.records import Rows
 from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow, Votes, VotesWriter, read_votes
 from multiguard.votes.types import vote_dtype
 

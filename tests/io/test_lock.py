@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from multiguard.errors import FolderInUseError, InvalidInputError
-from multiguard.io.lock import LOCK_NAME, NoLocksWarning, folder_lock
+from multiguard.io.lock import LOCK_NAME, Rank, folder_lock, this_rank
 
 FORK = multiprocessing.get_context("fork")
 
@@ -73,21 +73,19 @@ def test_many_processes(tmp_path):
     assert number.read_text() == "60"
 
 
-def make_file(_, path):
-    path.write_text("mine")
-
-
-@pytest.mark.parametrize("make", [os.symlink, os.link, make_file])
-def test_foreign_lock_file(tmp_path, make):
-    """A link, or a file of others, in place of the lock file is refused, and nothing is written to it."""
+def test_foreign_lock_file(tmp_path):
+    """A link in place of the lock file is refused, and what is in a file of its name stays."""
     folder, outside = tmp_path / "folder", tmp_path / "outside"
     folder.mkdir()
-    outside.write_text("")
-    make(outside, folder / LOCK_NAME)
-    before = (folder / LOCK_NAME).read_text()
+    outside.write_text("mine")
+    (folder / LOCK_NAME).symlink_to(outside)
     with pytest.raises(InvalidInputError, match="is a link, or not the lock file of a run"), folder_lock(folder):
         pass
-    assert (folder / LOCK_NAME).read_text() == before
+    (folder / LOCK_NAME).unlink()
+    os.link(outside, folder / LOCK_NAME)
+    with folder_lock(folder):
+        pass
+    assert (folder / LOCK_NAME).read_text() == "mine"
 
 
 def test_second_lock_of_a_thread(tmp_path):
@@ -114,50 +112,25 @@ def test_empty_folder(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.fixture
-def no_locks(monkeypatch):
-    """A file system without locks."""
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_file_system_without_locks(tmp_path, monkeypatch, number):
+    """Without locks of the system the lock is a file: others are refused, a thread may lock again, a kill frees it."""
 
     def refuse(handle, how):
-        raise OSError(errno.ENOLCK, "No locks available")
+        raise OSError(number, "No locks available")
 
     monkeypatch.setattr("fcntl.flock", refuse)
-
-
-def test_file_system_without_locks(tmp_path, no_locks):
-    """On a file system without locks the block runs after a warning; the thread may lock the folder again."""
-    warned = pytest.warns(NoLocksWarning, match="is on a file system without locks: a second run")
-    with warned, folder_lock(tmp_path), folder_lock(tmp_path):
-        (tmp_path / "done").touch()
-    assert [path.name for path in tmp_path.iterdir()] == ["done"]
-
-
-@pytest.mark.parametrize("ends", ["first", "second"])
-@pytest.mark.filterwarnings("ignore::multiguard.io.lock.NoLocksWarning")
-def test_two_writers_without_locks(tmp_path, no_locks, ends):
-    """Without locks two writers of one folder never both succeed; the next run does."""
-    failed = []
-
-    def write(wait_for, began, ended):
-        try:
-            with folder_lock(tmp_path):
-                began.set()
-                wait_for.wait(30)
-        except FolderInUseError:
-            failed.append(ended)
-        ended.set()
-
-    began, ended = [threading.Event() for _ in range(2)], [threading.Event() for _ in range(2)]
-    waits = (began[1], ended[0]) if ends == "first" else (ended[1], began[1])
-    threads = [threading.Thread(target=write, args=each) for each in zip(waits, began, ended, strict=True)]
-    for thread, start in zip(threads, began, strict=True):
-        thread.start()
-        start.wait(30)
-    for thread in threads:
-        thread.join()
-    assert failed == ([ended[0], ended[1]] if ends == "first" else [ended[0]])
-    with folder_lock(tmp_path):
-        pass
+    found = []
+    with folder_lock(tmp_path), folder_lock(tmp_path):
+        other = FORK.Process(target=lambda: os._exit(refused(tmp_path)))
+        other.start()
+        other.join()
+        found.append(other.exitcode)
+    killed = FORK.Process(target=lambda: (held := folder_lock(tmp_path)).__enter__() or os._exit(held is None))
+    killed.start()
+    killed.join()
+    assert (found, killed.exitcode, (tmp_path / LOCK_NAME).exists()) == ([1], 0, True)
+    assert not refused(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -168,3 +141,24 @@ def test_processes_that_work_together(tmp_path, monkeypatch, held_elsewhere):
     assert not refused(tmp_path)
     monkeypatch.setenv("RANK", "0")
     assert refused(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("count", "number", "rank"),
+    [(None, None, Rank()), ("1", "7", Rank()), ("4", "3", Rank(3, 4)), ("2", "0", Rank(0, 2))],
+)
+def test_rank(monkeypatch, count, number, rank):
+    """The rank is read from the variables; a single process has none."""
+    for name, value in (("WORLD_SIZE", count), ("RANK", number)):
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+    assert this_rank() == rank
+    assert rank.is_main == (rank.number == 0)
+
+
+@pytest.mark.parametrize(("count", "number"), [("abc", "0"), ("0", "0"), ("2", ""), ("2", "2"), ("2", "-1")])
+def test_bad_environment(monkeypatch, count, number):
+    """Variables that give no rank are refused by name."""
+    monkeypatch.setenv("WORLD_SIZE", count)
+    monkeypatch.setenv("RANK", number)
+    with pytest.raises(InvalidInputError, match=f"WORLD_SIZE is '{count}' and RANK '{number}' in the environment"):
+        this_rank()

@@ -9,9 +9,9 @@ import torch
 import yaml
 from tests.pipeline.tiny_run import command, state
 
-from multiguard.io.records import with_seeds
 from multiguard.run.arms import read_record
 from multiguard.votes import read_votes
+from multiguard.votes.folder import with_seeds
 
 RECIPE = f"""
 data: {{name: digits, images: 5, size: 16, seed: 4}}

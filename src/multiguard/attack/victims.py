@@ -18,7 +18,7 @@ from multiguard.attack.target import SmoothedTarget
 from multiguard.attack.threats import THREATS
 from multiguard.certify import Rule
 from multiguard.evaluate.attacks import CLEAN, Goal, goals
-from multiguard.io.short_repr import short_repr
+from multiguard.io.names import short_repr
 from multiguard.smooth import Smoother
 from multiguard.smooth.torch_engine import image_tensor, to_pixels
 

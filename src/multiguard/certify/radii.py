@@ -30,7 +30,7 @@ from multiguard.certify.rules import (
 )
 from multiguard.certify.theorem1 import jia_radii, paper_radii
 from multiguard.errors import InvalidInputError
-from multiguard.io.short_repr import short_repr
+from multiguard.io.names import short_repr
 
 # How often independent draws may fail the test of their order that the default method makes.
 _OUT_OF_ORDER = 1e-3

@@ -17,7 +17,7 @@ from multiguard.certify.noise import Noise, SampledNoise, check_sampled, resolve
 from multiguard.certify.radii import certified_radii
 from multiguard.certify.rules import Method, Rule
 from multiguard.certify.wealth import ANYTIME, BETTING_CUTS, Block, bets_of, prepare, settle, wealth
-from multiguard.io.short_repr import short_repr
+from multiguard.io.names import short_repr
 
 # A claim may have been made where this multiple of the growth expected would have been enough.
 _HOPE = 4.0

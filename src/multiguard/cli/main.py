@@ -17,7 +17,7 @@ from typer.main import get_command as click_command
 
 from multiguard.cli.signals import immediate_stop, stopped_exit
 from multiguard.errors import InvalidInputError, MultiGuardError
-from multiguard.io.ranks import this_rank
+from multiguard.io.lock import this_rank
 from multiguard.version import __version__
 
 _MISTAKE = 2

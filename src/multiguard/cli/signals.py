@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from multiguard.io.ranks import this_rank
+from multiguard.io.lock import this_rank
 
 # Seconds within which the same signal counts once: a scheduler may signal all processes while torchrun passes it on.
 _ONE_REQUEST = 2.0

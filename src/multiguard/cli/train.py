@@ -9,7 +9,7 @@ from typer import Option
 from multiguard.cli.console import echo, print_line, progress_bar
 from multiguard.cli.options import Fields, ForceOther, with_options
 from multiguard.data.config import DataConfig
-from multiguard.io.ranks import this_rank
+from multiguard.io.lock import this_rank
 from multiguard.train.config import TrainConfig
 
 if TYPE_CHECKING:

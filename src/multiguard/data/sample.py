@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from multiguard.data.image import decoding_threads, read_image
 from multiguard.errors import DataError
 from multiguard.io.files import real_path
-from multiguard.io.names import is_unicode
-from multiguard.io.short_repr import short_repr
+from multiguard.io.names import is_unicode, short_repr
 
 Progress = Callable[[int, int], None]  # called with the number done and the total
 

@@ -19,8 +19,8 @@ from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.config import CertifyConfig, check_methods
 from multiguard.evaluate.parquet_tables import TableKind
 from multiguard.io.config import from_tree, to_tree
+from multiguard.io.names import short_repr
 from multiguard.io.records import convert
-from multiguard.io.short_repr import short_repr
 from multiguard.io.writer import staged
 from multiguard.version import __version__
 

@@ -30,8 +30,7 @@ from multiguard.evaluate.results import Results
 from multiguard.evaluate.scores import IMAGES_AT_A_TIME, check_radius
 from multiguard.io.config import from_tree, to_tree
 from multiguard.io.files import file_checksum
-from multiguard.io.records import convert
-from multiguard.io.rows import Rows
+from multiguard.io.records import Rows, convert
 from multiguard.io.writer import staged
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from multiguard.certify.rules import RuleName
 from multiguard.errors import ImageFailure
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.evaluate.scores import Counts, certified_counts
-from multiguard.io.rows import Rows
-from multiguard.io.short_repr import short_repr
+from multiguard.io.names import short_repr
+from multiguard.io.records import Rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

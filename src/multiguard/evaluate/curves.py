@@ -18,7 +18,7 @@ from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.evaluate.intervals import Bands, mean_bands, mean_differences
 from multiguard.evaluate.scores import Averaging, Scores, average_scores, check_radius
-from multiguard.io.short_repr import short_repr
+from multiguard.io.names import short_repr
 
 AVERAGINGS: tuple[Averaging, ...] = get_args(Averaging)
 _MOST_RADII = 100_000

@@ -29,7 +29,7 @@ import scipy
 from multiguard.certify.arguments import Floats, Ints, check_fraction
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.scores import Counts, ratio
-from multiguard.io.short_repr import short_repr
+from multiguard.io.names import short_repr
 
 TEST_SET_ERROR = 0.002  # the probability that what is said of all images of a set is false
 _STAKES, _LARGEST_STAKE = 8, 0.99

@@ -30,9 +30,9 @@ from multiguard.certify import Radii, Rule
 from multiguard.certify.arguments import Floats, Ints
 from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
+from multiguard.io.names import short_repr
+from multiguard.io.records import Rows
 from multiguard.io.rounding import plain
-from multiguard.io.rows import Rows
-from multiguard.io.short_repr import short_repr
 
 if TYPE_CHECKING:
     from multiguard.evaluate.certificates import Certificates

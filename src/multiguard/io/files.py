@@ -30,15 +30,14 @@ _MARKERS: dict[Content, str] = {
     "an attack": "attack.parquet",
     "a run": RECORD_FILE,
 }
-_PARTIAL = re.compile(r"\.(?P<name>.+)\.[^.]+\.part")
+_PARTIAL = re.compile(r"\.(?P<name>.+)\.[^.]+\.part")  # the file that a killed process was writing to it
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file so that readers find the old content or the new content, even after a power cut.
 
-    `write` is called with the file to write to, opened in binary mode. If that fails, for example because the disk is
-    full, the `OSError` names the file, and the old content stays. Only a regular file is replaced: a link, a pipe or a
-    device in its place raises `InvalidInputError`.
+    `write` gets the file, opened in binary mode. An `OSError`, of a full disk perhaps, names the file, and the old
+    content stays. A link, a pipe or a device in its place raises `InvalidInputError`.
     """
     if os.path.lexists(path) and not is_regular(path):
         raise InvalidInputError(f"{path} is a link, or no regular file, and nothing is written there; remove it")
@@ -74,15 +73,10 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def partial_target(path: Path) -> str | None:
-    """The name of the file that a killed process was writing to this partial file; None for other files."""
-    return match["name"] if (match := _PARTIAL.fullmatch(path.name)) else None
-
-
 def remove_partial_files(folder: Path, is_ours: Callable[[str], bool]) -> None:
     """Remove partial files of killed processes, of the caller's names; no process may be writing them now."""
     for path in list(folder.iterdir()) if folder.is_dir() else []:
-        if (name := partial_target(path)) and is_ours(name):
+        if (match := _PARTIAL.fullmatch(path.name)) and is_ours(match["name"]):
             path.unlink(missing_ok=True)
 
 
@@ -117,10 +111,7 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def read_regular(path: Path, most: int = MOST_TEXT) -> bytes:
-    """The content of a regular file; one of more than `most` bytes, or no regular file, raises `OSError`.
-
-    No more is read than the length that the file has at first: a file that grows without end is refused.
-    """
+    """The content of a regular file; one of more than `most` bytes, one that grows, or any other raises `OSError`."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
@@ -181,9 +172,8 @@ def open_parquet(content: bytes) -> "pq.ParquetFile":
     """Open the content of a Parquet file that anyone may have written, without reading its rows.
 
     More rows than bytes raise `ValueError`, and other content than Parquet raises `pyarrow.ArrowException`. Do not ask
-    its footer about columns: pyarrow aborts the process if that part is damaged. Reading the columns themselves raises
-    errors as it should. Read them with `use_threads=False`: a thread of pyarrow that still has the bytes when Python
-    ends aborts the process.
+    its footer about columns, which aborts the process if that part is damaged. Read them with `use_threads=False`: a
+    thread that still has the bytes when Python ends aborts it, too.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -204,13 +194,9 @@ def check_content(out: Path, content: Content) -> None:
 
 
 def check_inside(home: Path, *paths: Path) -> None:
-    """Raises `InvalidInputError` unless these paths, there or not, stay in the folder when links are followed.
-
-    The folder may itself be a link, which its owner named.
-    """
+    """Raises `InvalidInputError` unless these paths, there or not, stay in the folder when links are followed."""
     inside = real_path(home)
     for path in paths:
-        # The folder above, named as "..", is no link.
         if path.name != ".." and not real_path(path).is_relative_to(inside):
             raise InvalidInputError(
                 f"{path} is a link that leads out of {home}, to {real_path(path)}, and nothing is written there; "

@@ -1,39 +1,69 @@
-"""Folder locks: one run writes to a folder at a time; the system releases the lock when the process ends."""
+"""Who may write: one run at a time has the lock of a folder, and of processes that work together the main one."""
 
 import errno
 import os
-import stat
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from threading import get_ident
-from uuid import uuid4
 
-from filelock import FileLock, Timeout
+from filelock import FileLock, SoftFileLock, Timeout
 
 from multiguard.errors import FolderInUseError, InvalidInputError
-from multiguard.io.files import read_regular, real_path, require_folder, write_atomically
-from multiguard.io.ranks import this_rank
+from multiguard.io.files import files_checksum, is_regular, real_path, require_folder
 
 LOCK_NAME = ".multiguard.lock"
-_MARK_NAME = ".multiguard.writer"  # the run that began to write last, on a file system without locks
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # of file systems without locks
-_marked: set[tuple[Path, int]] = set()  # marks, each with its thread
 
 
-class NoLocksWarning(UserWarning):
-    """The folder is on a file system without locks, so two runs that write there are noticed only when one ends."""
+@dataclass(frozen=True)
+class Rank:
+    """The number of a process among those that work together, and how many there are."""
+
+    number: int = 0
+    count: int = 1
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the main process, which prints and prepares folders for all."""
+        return self.number == 0
+
+
+def this_rank() -> Rank:
+    """The rank of this process, from torchrun's environment variables; bad values raise `InvalidInputError`."""
+    count, number = os.environ.get("WORLD_SIZE", "1"), os.environ.get("RANK", "")
+    if count == "1":
+        return Rank()
+    if not (count.isdecimal() and number.isdecimal() and int(number) < int(count)):
+        raise InvalidInputError(
+            f"WORLD_SIZE is {count!r} and RANK {number!r} in the environment; expected a number of processes and one "
+            "of 0, 1, ... below it: torchrun sets both; for a single process unset WORLD_SIZE"
+        )
+    return Rank(int(number), int(count))
+
+
+def package_checksum() -> str:
+    """The sha256 of the source files of this package, as they are now."""
+    return files_checksum(sorted(Path(__file__).parents[1].rglob("*.py")))
+
+
+def check_code(main: str) -> None:
+    """Raises `InvalidInputError` unless this process runs the code of the main one, which has this checksum."""
+    if main != package_checksum():
+        raise InvalidInputError(
+            "this process runs other code of multiguard than the main one, though the version may be the same; install "
+            "the same multiguard on every machine."
+        )
 
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
     """Lock the folder for the block: no other run writes to it; raises `FolderInUseError` if another run has the lock.
 
-    The lock ends with the process, also after a kill. A thread may lock its folder again. Among
-    processes that work together the main one holds the lock for all. On a file system without locks the block runs
-    after a `NoLocksWarning`, and the error is raised at its end if another run has written to the folder meanwhile.
-    A folder that is missing is created, and removed again if it is still empty at the end.
+    The lock ends with the process, also after a kill. A thread may lock its folder again. Among processes that work
+    together the main one holds the lock for all. On a file system without locks a file is the lock; after a kill
+    the next run on the same machine finds it stale. A folder that is missing is created, and removed again if it is
+    still empty at the end.
     """
     created = not os.path.lexists(folder)
     require_folder(folder)
@@ -41,60 +71,36 @@ def folder_lock(folder: Path) -> Iterator[None]:
         yield
         return
     path = real_path(folder) / LOCK_NAME
-    with suppress(FileNotFoundError):
-        found = path.lstat()  # a lock file is empty
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size:
-            raise InvalidInputError(
-                f"{path} is a link, or not the lock file of a run; remove it, or name another folder"
-            )
-    lock, locked = FileLock(path, timeout=0, is_singleton=True, fallback_to_soft=False), True
+    if os.path.lexists(path) and not is_regular(path):
+        raise InvalidInputError(f"{path} is a link, or not the lock file of a run; remove it, or name another folder")
+    lock = _acquired(path, folder)
     try:
-        lock.acquire()
-    except Timeout:
-        remedy = "wait until it has ended, stop it, or name another folder"
-        raise FolderInUseError(f"another run is writing into {folder}; {remedy}") from None
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        locked = False
-        message = "is on a file system without locks: a second run that writes there is noticed only at the end"
-        warnings.warn(f"{folder} {message}; make sure that there is none", NoLocksWarning, stacklevel=3)
-    try:
-        if locked:
-            yield
-        else:
-            with _mark(path.with_name(_MARK_NAME)):
-                yield
+        yield
     finally:
         with suppress(OSError):
-            if lock.lock_counter <= 1:
+            if lock.lock_counter <= 1 and path.stat().st_size == 0:
                 path.unlink()  # while it is locked, so that a process that has opened this file looks again
+        lock.release()
+        with suppress(OSError):
             if created:
                 folder.rmdir()
-        lock.release()
 
 
-@contextmanager
-def _mark(path: Path) -> Iterator[None]:
-    """Raise at the end if another run has marked the folder since, and then spoil its mark: it fails too."""
-    if (path, get_ident()) in _marked:
-        yield
-        return
-    mark = uuid4().bytes
-    write_atomically(path, lambda file: file.write(mark))
-    _marked.add((path, get_ident()))
+def _acquired(path: Path, folder: Path) -> FileLock | SoftFileLock:
+    """The lock of the system, or where the file system has none that of a file."""
     try:
-        yield
-        with suppress(FileNotFoundError):
-            if read_regular(path) == mark:
-                return
-            write_atomically(path, lambda file: file.write(b"two runs"))
+        try:
+            lock = FileLock(path, timeout=0, is_singleton=True, fallback_to_soft=False)
+            lock.acquire()
+        except OSError as error:
+            if isinstance(error, Timeout) or error.errno not in _NO_LOCKS:
+                raise
+            path.unlink(missing_ok=True) if not path.stat().st_size else None
+            lock = SoftFileLock(path, timeout=0, is_singleton=True)
+            lock.acquire()
+        return lock
+    except Timeout:
         raise FolderInUseError(
-            f"another run has written into {path.parent} at the same time, so its files may be damaged; run one of the "
-            "two again, with --force if it cannot resume"
-        )
-    finally:
-        _marked.discard((path, get_ident()))
-        with suppress(OSError):
-            if read_regular(path) == mark:
-                path.unlink()
+            f"another run is writing into {folder}; wait until it has ended, stop it, or name another folder; if none "
+            f"is, remove {path.name} there"
+        ) from None

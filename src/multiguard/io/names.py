@@ -1,9 +1,14 @@
-"""Names in messages (the nearest known one is suggested) and in CSV cells (no spreadsheet runs them)."""
+"""Names and values as text: hints at the nearest known name, CSV cells, and reprs that fit a screen."""
 
 import re
+import reprlib
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from multiguard.errors import InvalidInputError
 
@@ -11,6 +16,7 @@ from multiguard.errors import InvalidInputError
 # makes it text. Names that already have apostrophes in front of such a sign get one more, so that it can be undone.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _COMPARED = 30  # characters of a name; to compare two takes up to the product of their lengths
+_MOST_VALUES = 8  # of an array, shown in full
 
 
 def is_unicode(name: str) -> bool:
@@ -19,11 +25,7 @@ def is_unicode(name: str) -> bool:
     >>> is_unicode("café"), is_unicode("caf\udce9")
     (True, False)
     """
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return not re.search("[\ud800-\udfff]", name)
 
 
 def check_path(name: str, path: str | Path) -> None:
@@ -42,7 +44,7 @@ def check_path(name: str, path: str | Path) -> None:
 
 
 def as_cell(name: str) -> str:
-    """Return the name as a CSV cell, with an apostrophe in front where a spreadsheet would run it as a formula.
+    """The name as a CSV cell, with an apostrophe in front where a spreadsheet would run it as a formula.
 
     >>> as_cell("=1+1"), as_cell("cat")
     ("'=1+1", 'cat')
@@ -51,23 +53,39 @@ def as_cell(name: str) -> str:
 
 
 def unknown_name(kind: str, given: str, known: Iterable[str]) -> str:
-    """Return a message for an unknown name, with the nearest known name or the list of known names.
+    """A message for an unknown name, with the nearest known name or the list of known names.
 
     >>> unknown_name("split", "trian", ["train", "val"])
     "unknown split 'trian': did you mean 'train'?"
     """
     names = list(known)
-    folded = {_folded(name): name for name in names}
-    near = get_close_matches(_folded(given), folded, n=1, cutoff=0.5)
+    folded = {name.casefold()[:_COMPARED]: name for name in names}
+    near = get_close_matches(given.casefold()[:_COMPARED], folded, n=1, cutoff=0.5)
     hint = f"did you mean '{folded[near[0]]}'?" if near else f"known: {shorten_names(names)}"
     return f"unknown {kind} '{given}': {hint}"
 
 
-def _folded(name: str) -> str:
-    return name.casefold()[:_COMPARED]
-
-
 def shorten_names(names: Sequence[str], most: int = 12) -> str:
-    """Return the first names, and the total if there are more."""
+    """The first names, and the total if there are more."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"
+
+
+class _Short(reprlib.Repr):
+    """The standard library's short reprs, and arrays by their shape."""
+
+    def repr_ndarray(self, array: NDArray[Any], level: int) -> str:
+        return str(array.tolist()) if array.size <= _MOST_VALUES else f"<{array.dtype} {array.shape}>"
+
+    def repr_Tensor(self, tensor: Any, level: int) -> str:  # noqa: N802 - reprlib calls it by the type's name
+        return f"<{tensor.dtype} {tuple(tensor.shape)}>"
+
+
+def short_repr(instance: Any) -> str:
+    """The `__repr__` of a dataclass that may hold much: each field in a few words, arrays by their shape."""
+    short, parts = _Short(), []
+    short.maxlevel, short.maxtuple, short.maxlist, short.maxdict, short.maxstring, short.maxother = 2, 4, 4, 4, 60, 80
+    for each in fields(instance):
+        text = " ".join(short.repr(getattr(instance, each.name)).split())
+        parts.append(f"{each.name}={text if len(text) <= 120 else f'{text[:100]}...{text[-15:]}'}")
+    return f"{type(instance).__name__}({', '.join(parts)})"

@@ -15,12 +15,7 @@ _EVERY = 30.0  # seconds from line to line
 def progress_bar(unit: str, *, show: bool = True, clean: Callable[[str], str] = str) -> Iterator[Report]:
     """A function to call with (what is being done, done, total); the bar is there while the block lasts.
 
-    Where no bar can be drawn, a line on stderr says every 30 seconds how far it is.
-
-    Args:
-        unit: What is counted.
-        show: Whether to show anything.
-        clean: What makes a description printable.
+    Where no bar can be drawn, a line on stderr says every 30 seconds how far it is. `clean` makes text printable.
     """
     if not show:
         yield lambda doing, done, total: None

@@ -1,28 +1,36 @@
-"""Records in JSON, and YAML that people write: a file that anyone may have written has one meaning or is refused."""
+"""Records in JSON, YAML that people write, and columns of Arrow tables.
+
+A file that anyone may have written has one meaning or is refused.
+"""
 
 import hashlib
 import json
 import re
-import shlex
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cached_property
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 import yaml
+from numpy.typing import DTypeLike, NDArray
 
 from multiguard.errors import InvalidInputError
 
 T = TypeVar("T")
+Row = TypeVar("Row")
+_ROWS_AT_A_TIME = 1 << 15  # that are held as objects
+_SHOWN = 4  # rows, in a repr
 
 
 def decode_json(content: bytes | str, record_type: type[T]) -> T:
-    """Return the record that the JSON text holds; a text that two readers may take differently raises `ValueError`.
+    """The record that the JSON text holds; a text that two readers may take differently raises `ValueError`.
 
-    Refused are bytes that are not UTF-8, duplicate keys, lone surrogates, too deep nesting, and all that `convert`
-    refuses; of a `dict[str, Any]`, the type for a file of others, the values are not checked.
+    So do all values that `convert` refuses; those of a `dict[str, Any]`, for files of others, are not checked.
     """
     text = content if isinstance(content, str) else content.decode("utf-8")
     try:
@@ -37,10 +45,9 @@ def decode_json(content: bytes | str, record_type: type[T]) -> T:
 
 
 def convert(value: Any, record_type: type[T]) -> T:
-    """Return plain values (of JSON or YAML) as a record; a value that does not fit its field raises `ValueError`.
+    """Plain values (of JSON or YAML) as a record; a value that does not fit its field raises `ValueError`.
 
-    Refused are unknown and missing keys, values of another type (a boolean is not an integer), and, in fields of a
-    record, numbers that are not finite or too large for a float. A field of type `Any` takes everything.
+    So do unknown and missing keys, and numbers that are not finite or too large for a float in fields of a record.
     """
     try:
         record = msgspec.convert(value, record_type)
@@ -53,7 +60,7 @@ def convert(value: Any, record_type: type[T]) -> T:
 
 
 def encode_json(value: Any) -> bytes:
-    """Return a record or plain values as indented JSON; a number that is not finite raises `ValueError`.
+    """A record or plain values as indented JSON; a number that is not finite raises `ValueError`.
 
     So does a text that is not Unicode, such as the name of a file that is not UTF-8, which could not be read back.
     """
@@ -64,19 +71,19 @@ def encode_json(value: Any) -> bytes:
 
 
 def checksum(value: Any) -> str:
-    """Return the sha256 of a record or a mapping, in any order of its keys, without its own field `sha256`."""
+    """The sha256 of a record or a mapping, in any order of its keys, without its own field `sha256`."""
     rest = {name: inner for name, inner in _as_mapping(value).items() if name != "sha256"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, default=_as_plain).encode()).hexdigest()
 
 
 def encode_checked(value: Any, *, format: str, version: int) -> bytes:  # noqa: A002 (the key in the file)
-    """Return a record or a mapping as JSON that also holds its format, its version and the checksum of all the rest."""
+    """A record or a mapping as JSON that also holds its format, its version and the checksum of all the rest."""
     stored = {"format": format, "version": version, **_as_mapping(value)}
     return encode_json({**stored, "sha256": checksum(stored)})
 
 
 def decode_checked(content: bytes, *, format: str, version: int) -> dict[str, Any]:  # noqa: A002
-    """Return what `encode_checked` was given; another format, another version or an edit raises `ValueError`."""
+    """What `encode_checked` was given; another format, another version or an edit raises `ValueError`."""
     stored = decode_json(content, dict[str, Any])
     if not {"format", "version", "sha256"} <= stored.keys():
         raise ValueError("its format, its version or its checksum is missing")
@@ -92,7 +99,7 @@ def _plain(message: str) -> str:
     """A message of msgspec, the field first."""
     text, _, path = message.partition(" - at ")
     path = path.replace("`", "").replace("$.", "").replace("$", "the record")
-    return ": ".join(filter(None, (path, text[:1].lower() + text[1:])))
+    return f"{path}{': ' if path else ''}{text[:1].lower()}{text[1:]}"
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -159,40 +166,107 @@ class _Loader(yaml.SafeLoader):
             raise yaml.composer.ComposerError(None, None, "references (*name) are not read; write it out", None)
         return super().compose_node(parent, index)
 
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """The mapping, if no key is there twice."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                problem = f"the key '{key.value}' stands twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(str(key.value))
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return mapping
 
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[str] = set()
-    for key, _ in node.value:
-        if isinstance(key, yaml.ScalarNode) and key.value in seen:
-            raise yaml.constructor.ConstructorError(None, None, f"the key '{key.value}' stands twice", key.start_mark)
-        seen.add(str(key.value))
-    loader.flatten_mapping(node)
-    mapping: dict[Any, Any] = loader.construct_mapping(node, deep=True)
-    return mapping
 
-
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(?:\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
 )
 
 
-def with_seeds(command: str, *, seed: int, noise_seed: int) -> str:
-    """The command of a vote or a run with its seeds named, that of the sample of images and that of the noise.
+class Rows(Sequence[Row]):
+    """A read-only view of an Arrow array: texts, arrays of floats, or tuples of whole numbers; None where one is null.
 
-    Any other command stays as it is.
+    What is known of a million images takes little more than its numbers.
 
-    >>> with_seeds("multiguard vote --data coco --seed 3 --out votes", seed=3, noise_seed=71)
-    'multiguard vote --data coco --seed 3 --out votes --noise-seed 71'
-    >>> with_seeds("multiguard run digits", seed=0, noise_seed=71)
-    'multiguard run digits --set data.seed=0 --set vote.noise_seed=71'
+    >>> rows = Rows.of([(3, 1), (), None, (2,)], np.int64)
+    >>> rows[0], rows[2], len(rows), rows == ((3, 1), (), None, (2,)), rows.lengths.tolist()
+    ((3, 1), None, 4, True, [2, 0, 0, 1])
+    >>> Rows.of(["cat", None, "café"], str)
+    Rows('cat', None, 'café')
     """
-    words = shlex.split(command)
-    if words[1:2] == ["vote"]:
-        named = {word.partition("=")[0] for word in words}
-        for option, number in (("--seed", seed), ("--noise-seed", noise_seed)):
-            words += [] if option in named else [option, str(number)]
-    elif words[1:2] == ["run"]:
-        for change in (f"data.seed={seed}", f"vote.noise_seed={noise_seed}"):
-            words += [] if change in words else ["--set", change]
-    return shlex.join(words)
+
+    def __init__(self, array: Any) -> None:
+        self.array = array  # a pyarrow Array of strings, or of lists of numbers
+        self._are_lists = hasattr(array, "flatten")
+
+    @staticmethod
+    def of(rows: Iterable[Any], dtype: DTypeLike) -> "Rows[Any]":
+        """These rows: texts if the dtype is `str`, otherwise lists of such numbers."""
+        import pyarrow as pa
+
+        if isinstance(rows, Rows):
+            return rows
+        kind: Any = pa.string() if dtype is str else pa.large_list(pa.from_numpy_dtype(np.dtype(dtype)))
+        portions, left = list[Any](), iter(rows)
+        while portion := list(islice(left, _ROWS_AT_A_TIME)):
+            portions.append(pa.array(portion, kind))
+        return Rows(pa.chunked_array(portions, kind).combine_chunks())
+
+    @cached_property
+    def values(self) -> NDArray[Any]:
+        """The numbers of all rows, one row after the other."""
+        return np.asarray(self.array.flatten())
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """(rows + 1,) where each row begins and ends in `values`."""
+        return np.concatenate([[0], np.cumsum(self.lengths)])
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """(rows,) the length of each row, 0 for one that is None."""
+        return np.asarray(self.array.value_lengths().fill_null(0), np.int64)
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """(rows,) whether each row is None."""
+        return np.asarray(self.array.is_null())
+
+    def take(self, positions: Sequence[int] | NDArray[np.int64]) -> "Rows[Row]":
+        """The rows at these positions, in their order."""
+        return Rows(self.array.take(np.asarray(positions, np.int64)))
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, index: Any) -> Any:
+        places = range(len(self))[index]
+        return self.take(places) if isinstance(places, range) else self._read(places)
+
+    def __iter__(self) -> Iterator[Row]:
+        if self._are_lists:
+            yield from map(self._read, range(len(self)))
+            return
+        for start in range(0, len(self), _ROWS_AT_A_TIME):
+            yield from self.array.slice(start, _ROWS_AT_A_TIME).to_pylist()
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Rows) and self.array.type == other.array.type:
+            return bool(self.array.equals(other.array))
+        if not isinstance(other, Sequence) or len(other) != len(self):
+            return False
+        rows: Iterable[tuple[Any, Any]] = zip(self, other, strict=True)
+        return all(np.array_equal(*pair) for pair in rows)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = [*map(repr, islice(self, _SHOWN)), *(["..."] if len(self) > _SHOWN else [])]
+        return f"Rows({', '.join(shown)})"
+
+    def _read(self, position: int) -> Any:
+        found = self.array[position]
+        if not self._are_lists or not found.is_valid:
+            return found.as_py()
+        row = self.values[self.offsets[position] : self.offsets[position + 1]]
+        return row if row.dtype.kind == "f" else tuple(row.tolist())

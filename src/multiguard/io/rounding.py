@@ -27,7 +27,7 @@ def percent(fraction: float, rounding: str = ROUND_FLOOR) -> str:
 
 def percent_value(fraction: float, rounding: str = ROUND_FLOOR) -> str:
     """The same without the sign, for columns whose heading has it."""
-    return _rounded(_EXACT.multiply(_decimal(fraction), Decimal(100)), 1, rounding)
+    return _rounded(_decimal(fraction).scaleb(2, _EXACT), 1, rounding)
 
 
 def count(number: float, rounding: str) -> str:
@@ -46,11 +46,6 @@ def radius_text(radius: float, decimals: int = 3) -> str:
     return round_down(radius, decimals)
 
 
-def radius_json(radius: float) -> float | str | None:
-    """A radius as JSON: null where nothing is confirmed, "inf" where nothing can fail."""
-    return None if radius == -math.inf else "inf" if radius == math.inf else radius
-
-
 def plain(number: float) -> str:
     """A chosen number, such as alpha, in the fewest digits that give it back exactly.
 
@@ -62,12 +57,12 @@ def plain(number: float) -> str:
 
 def plain_percent(fraction: float) -> str:
     """A chosen fraction, such as a confidence level, in percent and exact."""
-    return _digits(100 * _decimal(fraction))
+    return _digits(_decimal(fraction).scaleb(2, _EXACT))
 
 
 def confidence(alpha: float) -> str:
     """1 - alpha in percent, rounded down to ten decimals: no alpha is small enough to make it 100."""
-    missing = Decimal(_rounded(_EXACT.multiply(_decimal(alpha), Decimal(100)), 10, ROUND_CEILING))
+    missing = Decimal(_rounded(_decimal(alpha).scaleb(2, _EXACT), 10, ROUND_CEILING))
     return _digits(_EXACT.subtract(Decimal(100), missing))
 
 

@@ -22,14 +22,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from multiguard.errors import InvalidInputError
-from multiguard.io.files import (
-    file_checksum,
-    is_regular,
-    read_regular,
-    remove_partial_files,
-    sync,
-    write_atomically,
-)
+from multiguard.io.files import file_checksum, is_regular, read_regular, remove_partial_files, sync, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.records import checksum, decode_json, encode_json
 
@@ -74,11 +67,14 @@ def staged(
         _clean(head)
         record = _read(head)
         _check_targets(home, (head.name, *names), record)
-        if not force:
-            _check_request(head, request, kind)
-            if not head.exists():
-                inner = [home / folder for folder in folders]
-                check_foreign(inner, lambda path: path in inner or _is_ours(home, _key(home, path), record))
+        if not force and holds_other(head, request):
+            raise InvalidInputError(
+                f"{home} holds {kind} already, made with other settings; --force replaces what is there, "
+                "or name another folder"
+            )
+        if not force and not head.exists():
+            inner = [home / folder for folder in folders]
+            check_foreign(inner, lambda path: path in inner or _is_ours(home, _key(home, path), record))
         if is_complete(head, request):
             yield None
             return
@@ -86,7 +82,7 @@ def staged(
         try:
             yield stage
             if (stage / head.name).exists():
-                _publish(head, stage, record, _checksum(request))
+                _publish(head, stage, record, "" if request is None else checksum(request))
         finally:
             shutil.rmtree(stage, ignore_errors=True)
 
@@ -94,13 +90,13 @@ def staged(
 def is_complete(head: Path, request: Mapping[str, Any] | None) -> bool:
     """Whether the same request was answered completely before, and every file is as it was written."""
     record = _read(head)
-    finished = record.finished and _answers(record, request) and head.name in record.files
+    finished = record.finished and head.name in record.files and not holds_other(head, request)
     return finished and all(_is_ours(head.parent, key, record) for key in record.files)
 
 
 def holds_other(head: Path, request: Mapping[str, Any] | None) -> bool:
     """Whether the head is there and answers another request."""
-    return head.exists() and not _answers(_read(head), request)
+    return head.exists() and (request is None or _read(head).request != checksum(request))
 
 
 def check_foreign(folders: Iterable[Path], is_ours: Callable[[Path], bool]) -> None:
@@ -133,14 +129,6 @@ def _publish(head: Path, stage: Path, record: _Record, wanted: str) -> None:
     _write(head, _Record(wanted, finished=True, files=new))
 
 
-def _check_request(head: Path, request: Mapping[str, Any] | None, kind: str) -> None:
-    if holds_other(head, request):
-        raise InvalidInputError(
-            f"{head.parent} holds {kind} already, made with other settings; --force replaces what is there, "
-            "or name another folder"
-        )
-
-
 def _check_targets(home: Path, keys: Iterable[str], record: _Record) -> None:
     for key in keys:
         if _is_behind_link(home, key) or (os.path.lexists(home / key) and not _is_ours(home, key, record)):
@@ -165,14 +153,6 @@ def _key(home: Path, path: Path) -> str:
     return path.relative_to(home).as_posix()
 
 
-def _checksum(request: Mapping[str, Any] | None) -> str:
-    return "" if request is None else checksum(request)
-
-
-def _answers(record: _Record, request: Mapping[str, Any] | None) -> bool:
-    return request is not None and record.request == checksum(request)
-
-
 def _clean(head: Path) -> None:
     """Remove what killed writers left: no other run is writing now."""
     for path in list(head.parent.iterdir()):
@@ -194,5 +174,4 @@ def _read(head: Path) -> _Record:
 
 
 def _write(head: Path, record: _Record) -> None:
-    content = encode_json(asdict(record))
-    write_atomically(_record_path(head), lambda file: file.write(content))
+    write_atomically(_record_path(head), lambda file: file.write(encode_json(asdict(record))))

@@ -24,9 +24,8 @@ from multiguard.evaluate import (
 )
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.evaluate.scores import check_radius
-from multiguard.io.names import as_cell, unknown_name
+from multiguard.io.names import as_cell, short_repr, unknown_name
 from multiguard.io.rounding import plain
-from multiguard.io.short_repr import short_repr
 from multiguard.report.config import ReportConfig
 from multiguard.report.page import family_data, render_page, write_text
 from multiguard.report.study import Family, Line, Measure, Runs, check_alike, half_radii, rule_measures, true_labels

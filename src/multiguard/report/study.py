@@ -32,9 +32,9 @@ from multiguard.evaluate import (
 from multiguard.evaluate.calibration import Calibration
 from multiguard.evaluate.certificates import Labels
 from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.io.names import short_repr
+from multiguard.io.records import Rows
 from multiguard.io.rounding import percent_value, plain, round_up
-from multiguard.io.rows import Rows
-from multiguard.io.short_repr import short_repr
 from multiguard.report.canvas import Stroke, distinct_strokes, ordered_strokes
 from multiguard.report.words import METHOD_NAMES, failure_words, first_radius
 

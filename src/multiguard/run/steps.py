@@ -24,7 +24,7 @@ from multiguard.io.files import (
     write_atomically,
 )
 from multiguard.io.lock import folder_lock
-from multiguard.io.records import encode_json, with_seeds
+from multiguard.io.records import encode_json
 from multiguard.io.writer import check_foreign
 from multiguard.models.config import ModelConfig
 from multiguard.models.spec import parse_spec
@@ -34,7 +34,7 @@ from multiguard.run.recipe import RECIPE_FILE, Recipe, recipe_text
 from multiguard.smooth.config import VoteConfig
 from multiguard.train.config import TrainConfig
 from multiguard.votes import Votes
-from multiguard.votes.folder import read_source
+from multiguard.votes.folder import read_source, with_seeds
 from multiguard.votes.shards import load_manifest
 
 Kind = Literal["train", "vote", "calibrate", "certify", "report"]

@@ -18,7 +18,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from multiguard.errors import InvalidInputError, MultiGuardError, VotesError
-from multiguard.io.ranks import check_code, package_checksum
+from multiguard.io.lock import check_code, package_checksum
 from multiguard.smooth.config import ClusterConfig
 from multiguard.smooth.vote import NamedRun
 from multiguard.votes import Provenance, VotesWriter

@@ -20,8 +20,7 @@ from multiguard.data.in_memory import as_dataset, first_input
 from multiguard.data.sample import Dataset, Sample
 from multiguard.errors import DataError, ImageError, ImageFailure, InvalidInputError, ModelError, VotesError
 from multiguard.io.files import check_content
-from multiguard.io.lock import folder_lock
-from multiguard.io.ranks import this_rank
+from multiguard.io.lock import folder_lock, this_rank
 from multiguard.smooth.config import DEFAULT_DRAWS
 from multiguard.smooth.noise_source import resolve_seed
 from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter, ShardVotes

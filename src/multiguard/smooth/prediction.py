@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from multiguard.certify import Method, Noise, Rule, certified_radii, label_radii, settled_by_betting
 from multiguard.certify.arguments import check_alpha
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.io.rounding import radius_json, radius_text
+from multiguard.io.rounding import radius_text
 from multiguard.smooth.engine import Image, content_id
 from multiguard.smooth.noise_source import Stream, resolve_seed
 from multiguard.smooth.stream import Job, check_draws
@@ -88,6 +88,11 @@ class Prediction:
         head = f"Prediction of {count} label{'' if count == 1 else 's'}"
         lines += [self.promise] if self.promise else []
         return "\n".join([f"{head}, noise seed {self.noise_seed}{':' if lines else ''}", *lines])
+
+
+def radius_json(radius: float) -> float | str | None:
+    """A radius as JSON: null where nothing is confirmed, "inf" where nothing can fail."""
+    return None if radius == -math.inf else "inf" if radius == math.inf else radius
 
 
 def _stays(radius: float) -> str:

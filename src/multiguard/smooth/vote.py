@@ -16,7 +16,7 @@ from multiguard.io.config import to_tree
 from multiguard.io.files import remove_partial_files, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.names import shorten_names
-from multiguard.io.records import encode_json, with_seeds
+from multiguard.io.records import encode_json
 from multiguard.models.classifier import Classifier
 from multiguard.models.config import ModelConfig
 from multiguard.models.loading import chosen_noise, folder_noise, load_model, square_size, unnamed_labels
@@ -27,7 +27,7 @@ from multiguard.smooth.probe import expectations
 from multiguard.smooth.settings import score_threshold
 from multiguard.smooth.smoother import Smoother
 from multiguard.votes import Votes, read_votes
-from multiguard.votes.folder import SOURCE_FILE, check_votes_folder, discard_votes, read_source
+from multiguard.votes.folder import SOURCE_FILE, check_votes_folder, discard_votes, read_source, with_seeds
 from multiguard.votes.shards import MANIFEST_NAME
 
 if TYPE_CHECKING:

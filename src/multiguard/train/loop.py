@@ -20,9 +20,8 @@ from multiguard.data.config import DataConfig, check_dataset
 from multiguard.data.image import decoding_threads
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.files import file_checksum, read_regular, remove_partial_files, write_atomically
-from multiguard.io.lock import folder_lock
-from multiguard.io.ranks import check_code, package_checksum, this_rank
-from multiguard.io.short_repr import short_repr
+from multiguard.io.lock import check_code, folder_lock, package_checksum, this_rank
+from multiguard.io.names import short_repr
 from multiguard.models.card import WEIGHTS_FILE, ModelCard, read_card
 from multiguard.models.denoiser import FFDNet, denoiser_sigma, load_ffdnet
 from multiguard.models.model_folder import save_folder

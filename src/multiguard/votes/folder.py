@@ -1,6 +1,7 @@
 """A votes folder: which of its files are of votes, and may be replaced or removed; and the source of the votes."""
 
 import os
+import shlex
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -87,3 +88,24 @@ def _is_own_manifest(path: Path) -> bool:
 def _is_shard(path: Path) -> bool:
     """Whether the content says that it is a shard, of any run or version."""
     return SHARD_NAME.fullmatch(path.name) is not None and mentions(path, SHARD["format"])
+
+
+def with_seeds(command: str, *, seed: int, noise_seed: int) -> str:
+    """The command of a vote or a run with its seeds named, that of the sample of images and that of the noise.
+
+    Any other command stays as it is.
+
+    >>> with_seeds("multiguard vote --data coco --seed 3 --out votes", seed=3, noise_seed=71)
+    'multiguard vote --data coco --seed 3 --out votes --noise-seed 71'
+    >>> with_seeds("multiguard run digits", seed=0, noise_seed=71)
+    'multiguard run digits --set data.seed=0 --set vote.noise_seed=71'
+    """
+    words = shlex.split(command)
+    if words[1:2] == ["vote"]:
+        named = {word.partition("=")[0] for word in words}
+        for option, number in (("--seed", seed), ("--noise-seed", noise_seed)):
+            words += [] if option in named else [option, str(number)]
+    elif words[1:2] == ["run"]:
+        for change in (f"data.seed={seed}", f"vote.noise_seed={noise_seed}"):
+            words += [] if change in words else ["--set", change]
+    return shlex.join(words)

@@ -8,8 +8,8 @@ from typing import Any, get_args
 from multiguard.certify.noise import NoiseField, as_noise
 from multiguard.certify.rules import RuleName
 from multiguard.errors import InvalidInputError
-from multiguard.io.rows import Rows
-from multiguard.io.short_repr import short_repr
+from multiguard.io.names import short_repr
+from multiguard.io.records import Rows
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from multiguard.errors import ImageFailure, InvalidInputError, VotesError
 from multiguard.io.files import MOST_TABLE, open_parquet, read_hashed, write_atomically
+from multiguard.io.names import short_repr
 from multiguard.io.records import checksum, convert, decode_checked, encode_checked
-from multiguard.io.short_repr import short_repr
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.types import VoteRow, check_head, check_row, decode_votes, encode_votes
 

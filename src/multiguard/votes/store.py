@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from multiguard.certify.rules import RuleName
 from multiguard.errors import ImageFailure, VotesError
-from multiguard.io.records import checksum
-from multiguard.io.rows import Rows
+from multiguard.io.records import Rows, checksum
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.shards import (
     HEAD,

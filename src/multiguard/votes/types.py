@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from multiguard.certify.rules import Rule
 from multiguard.errors import InvalidInputError, VotesError
-from multiguard.io.short_repr import short_repr
+from multiguard.io.names import short_repr
 from multiguard.votes.provenance import Provenance
 
 DEFAULT_RANKS = 10  # the ranked labels stored per draw by default, or all labels if there are fewer
