@@ -16,6 +16,7 @@ def calibration_of(smoother: Smoother, recall=0.8, radius=0.25, **changes) -> Ca
         "noise": str(smoother.noise),
         "label_names": smoother.classifier.label_names,
         "model": smoother.classifier.name,
+        "image_size": smoother.classifier.image_size,
         "classifier": classifier_facts(execution_facts(smoother)),
         "images": 40,
         "votes_draws": 100,

@@ -103,7 +103,7 @@ def test_other_model(built_in, tmp_path, named, differs):
 
 
 def test_size_of_calibration(built_in, tmp_path):
-    """A calibration is about images of one size, so a model of any size needs that size."""
+    """A calibration is about images of one size, which a model of any size gets, and no other."""
     write_calibration(tmp_path / "c.json")
     (tmp_path / "means.py").write_text("def means(images):\n    return images.mean((2, 3)).repeat(1, 27)[:, :80]\n")
     (tmp_path / "labels.txt").write_text("\n".join(load(MODEL).label_names))
@@ -115,6 +115,6 @@ def test_size_of_calibration(built_in, tmp_path):
         "--output",
         "probabilities",
     )
-    for size, words in (((), "--size is missing"), (("--size", 32), "calibrate this one")):
+    for size, words in (((), "calibrate this one"), (("--size", 32), "--size is 32x32, but the calibration")):
         code, _, err = command("predict", PHOTO, *own, "--calibration", tmp_path / "c.json", *size)
         assert (code, words in err) == (2, True), err

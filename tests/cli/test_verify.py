@@ -119,7 +119,7 @@ def test_forged_calibration(home, change):
     assert code == 0, err
     assert command("verify", "certificates")[0] == 0
     forged = to_tree(read_calibration("calibration.json").replace(**change))
-    Path("calibration.json").write_bytes(encode_checked(forged, format="multiguard-calibration", version=3))
+    Path("calibration.json").write_bytes(encode_checked(forged, format="multiguard-calibration", version=4))
     assert verified() == (1, ["FAILED  calibration.json: not what these votes calibrate"])
 
 

@@ -26,6 +26,7 @@ def calibration(**changes):
         "noise": "gaussian:0.5",
         "label_names": NAMES,
         "model": "a model",
+        "image_size": None,
         "classifier": {"weights_hash": "w"},
         "images": 40,
         "votes_draws": 100,

@@ -81,6 +81,19 @@ def test_other_classifier(changes):
         Calibrated(Smoother(lambda rows: rows + 0, sigma=0.5, **options), own)
 
 
+def test_size():
+    """A calibration of images records their size; an image of another one raises an error."""
+    one = Smoother(lambda rows: rows.mean((2, 3)), sigma=0.1, labels=NAMES)
+    images = np.repeat(np.eye(3)[:, :, None, None], 64, axis=2).repeat(64, axis=3).repeat(20, axis=0)
+    images = images * np.linspace(0.5, 1, 60)[:, None, None, None]
+    data = images, [[row // 20] for row in range(60)]
+    own = one.calibrate(data, recall=0.8, radius=0.1, draws=50, noise_seed=0, progress=False)
+    assert own.calibration.image_size == (64, 64)
+    assert own.predict(images[0]).names == ("cat",)
+    with pytest.raises(InvalidInputError, match=r"size is 32x64, but the calibration is about images of 64x64"):
+        own.predict(images[0, :, :32])
+
+
 def test_soundness():
     """Under the worst attack on a half-space the promise is kept, and twice the hits would break it."""
     rng = np.random.default_rng(0)

@@ -35,7 +35,7 @@ NOT_PROMISED = (
     "This is no promise for one image alone, for images unlike the calibration images, or for an attacker who also "
     "chooses which images are sent."
 )
-_FORMAT: dict[str, Any] = {"format": "multiguard-calibration", "version": 3}
+_FORMAT: dict[str, Any] = {"format": "multiguard-calibration", "version": 4}
 _MOST = 1 << 28  # bytes of a file
 _TEST_CONFIDENCE = 0.95  # of the wrong labels where no confidence is asked for
 _DEFAULT_DRAWS, _FEWEST = 120, 5
@@ -98,7 +98,7 @@ class Calibration(Config, frozen=True):
     >>> import numpy as np
     >>> calibration = Calibration(
     ...     config=CalibrateConfig(recall=0.8, radius=0.5), k_prime=4, least_hits=67, draws=1000, noise="gaussian:0.5",
-    ...     label_names=("cat", "dog"), model="m", classifier={}, images=400, votes_draws=1000, votes=("v",), used=(),
+    ...     label_names=("cat", "dog"), model="m", image_size=None, classifier={}, images=400, votes_draws=1000, votes=("v",), used=(),
     ... )
     >>> calibration.chosen(np.array([66, 67]))
     (1,)
@@ -113,6 +113,9 @@ class Calibration(Config, frozen=True):
     noise: Annotated[str, described("The noise, as in votes.")]
     label_names: Annotated[tuple[str, ...], described("The names of all labels, in index order.")]
     model: Annotated[str, described("The name of the model.")]
+    image_size: Annotated[
+        tuple[Count, Count] | None, described("The height and width of every image; None: any, or not images.")
+    ]
     classifier: Annotated[dict[str, str | float | bool | None], described("What its votes say of the classifier.")]
     images: Annotated[Count, described("The calibration images with labels, N.")]
     votes_draws: Annotated[Count, described("The draws of each calibration image, n.")]
@@ -234,7 +237,8 @@ def calibrate(
     if out is None:
         return _calibrate(config, votes, progress)
     path, taken = Path(out), [[one.manifest_hash, checksum({"ids": [*one.ids]})] for one in votes]
-    request = {"calibrate": to_tree(config), "votes": taken, "multiguard": __version__}
+    request = {"calibrate": to_tree(config), "votes": taken, "sizes": [one.image_size for one in votes]}
+    request |= {"multiguard": __version__}
     with staged(path, request, kind="another calibration", folders=(), force=force) as stage:
         if stage is not None:
             found = _calibrate(config, votes, progress)
@@ -353,7 +357,8 @@ def _calibrate(
     if progress is not None:
         progress(len(candidates), len(candidates))
     best = min(range(len(costs)), key=costs.__getitem__, default=0)
-    run, own, test = votes[candidates[best][0]].provenance, part(best, setting), part(best, testing)
+    chosen, own, test = votes[candidates[best][0]], part(best, setting), part(best, testing)
+    run = chosen.provenance
     sure = config.confidence if config.confidence is None or config.wrong is None else (1 + config.confidence) / 2
     least = own.most_hits(1 - config.recall, sure)
     if least == 0:
@@ -370,6 +375,7 @@ def _calibrate(
         noise=str(run.noise),
         label_names=run.label_names,
         model=run.model,
+        image_size=chosen.image_size,
         classifier=classifier_facts(run),
         images=int(own.labelled.sum()),
         votes_draws=run.draws,
@@ -424,6 +430,13 @@ def check_classifier(calibration: Calibration, facts: Mapping[str, Any], label_n
             f"calibration: it is of {calibration.model} with noise {calibration.noise}, and this classifier differs in "
             f"{', '.join(different)}; calibrate this one"
         )
+
+
+def check_size(calibration: Calibration, size: tuple[int, int] | None) -> None:
+    """Raises `InvalidInputError` unless images of this height and width are of the size that a calibration is about."""
+    if size != calibration.image_size:
+        given, own = ("any size" if each is None else f"{each[0]}x{each[1]}" for each in (size, calibration.image_size))
+        raise InvalidInputError(f"size is {given}, but the calibration is about images of {own}; calibrate for {given}")
 
 
 def _check_wrong(config: CalibrateConfig, part: Part, least: int) -> None:

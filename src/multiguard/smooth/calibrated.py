@@ -8,7 +8,7 @@ import numpy as np
 
 from multiguard.certify import label_radii
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate.calibration import Calibration, check_classifier, classifier_facts
+from multiguard.evaluate.calibration import Calibration, check_classifier, check_size, classifier_facts
 from multiguard.io.rounding import plain, plain_percent
 from multiguard.models import spec as spec_names
 from multiguard.smooth.engine import Image
@@ -75,6 +75,8 @@ class LiveCalibrated(LiveVotes):
     def __init__(self, calibrated: Calibrated, image: Image, **options: Any) -> None:
         super().__init__(calibrated.smoother, image, calibrated.calibration.rule, **options)
         self._calibration = calibrated.calibration
+        if self._calibration.image_size is not None:
+            check_size(self._calibration, np.shape(self._image)[-2:])
         self.most_draws = self._calibration.draws
 
     def draw(self, draws: int) -> None:

@@ -11,7 +11,7 @@ from multiguard.certify.rules import Rule
 from multiguard.data.image import decode_image, read_image_bytes
 from multiguard.data.image_folder import find_images
 from multiguard.errors import ImageError, ImageFailure, InvalidInputError, ModelError
-from multiguard.evaluate.calibration import NOT_PROMISED, Calibration, read_calibration
+from multiguard.evaluate.calibration import NOT_PROMISED, Calibration, check_size, read_calibration
 from multiguard.io.rounding import plain
 from multiguard.models.config import ModelConfig
 from multiguard.models.loading import chosen_noise, load_model, square_size, unnamed_labels
@@ -132,15 +132,15 @@ def make_predictor(
     calibration = _calibration(model.spec, config)
     own = calibration.noise if calibration else named_noise(config.sigma, config.noise)
     text = chosen_noise(model, own)
-    classifier = load_model(model, size=config.size, noise=text)
+    wanted = (
+        config.size or model.size or (calibration.image_size[0] if calibration and calibration.image_size else None)
+    )
+    classifier = load_model(model, size=wanted, noise=text)
     if classifier.num_labels is None:
         raise unnamed_labels(model.spec)
-    side, labels = square_size(classifier, model.spec, config.size or model.size), len(classifier.label_names)
-    if calibration and side is None:
-        raise InvalidInputError(
-            f"size is missing; {model.spec} takes images of any size, and a calibration is about images of the size "
-            "that was voted on: name that size"
-        )
+    side, labels = square_size(classifier, model.spec, wanted), len(classifier.label_names)
+    if calibration:
+        check_size(calibration, None if side is None else (side, side))
     rule = calibration.rule if calibration else config.rule_for(labels)
     limit = score_threshold(config.rule or "top-k", config.score_threshold)
     how: dict[str, Any] = {"score_threshold": limit, "clamp": config.clamp, "precision": config.precision}

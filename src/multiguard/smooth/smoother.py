@@ -541,6 +541,9 @@ class Smoother:
         file = None if out is None else Path(out) / CALIBRATION_NAME
         with _progress(run, progress) as report:
             votes = run.votes(partial(report, "voting"), None if out is None else Path(out) / "votes")
+            shapes = {np.shape(dataset[position].image) for position in range(len(dataset))}
+            if len(shapes) == 1 and len(shape := shapes.pop()) == 3:
+                votes.image_size = shape[1], shape[2]
             found = calibrate(config, [votes], out=file, force=True, progress=partial(report, "choosing"))
         return Calibrated(self, found)
 

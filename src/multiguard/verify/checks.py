@@ -150,6 +150,7 @@ def _calibrated(record: Path, votes: Votes) -> Check:
     stored = read_calibration(record)
     if stored.votes != (votes.manifest_hash,):
         return Check(None, f"{record}: that it is what its votes, others than these, calibrate")
+    votes.image_size = votes.image_size or stored.image_size
     try:
         same = calibrate(stored.config, [votes]) == stored
     except InvalidInputError:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from multiguard.certify.rules import RuleName
 from multiguard.errors import ImageFailure, VotesError
 from multiguard.io.records import Rows, checksum
+from multiguard.votes.folder import read_source
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.shards import (
     HEAD,
@@ -62,6 +63,8 @@ def read_votes(folder: str | Path, *, partial: bool = False) -> "Votes":
         manifest.provenance, pa.concat_tables(heads), _shard_reader(folder, shards, heads[1:], manifest.provenance)
     )
     votes.failures = tuple(failure for shard in shards.values() for failure in shard.failures)
+    side = dict(read_source(folder).get("data", {})).get("size")
+    votes.image_size = (side, side) if side else None
     stored = {shard_name(index): shard.sha256 for index, shard in shards.items()}
     # The manifest holds the checksum of every shard once the run has finished.
     votes.manifest_hash = sha256 if manifest.finished else checksum({"manifest": sha256, "shards": stored})
@@ -114,6 +117,7 @@ class Votes:
     ids: Rows[str]  # of the images that have votes
     image_hashes: Rows[str | None]  # of what was voted on; None where it is unknown
     failures: tuple[ImageFailure, ...]  # the images without votes
+    image_size: tuple[int, int] | None = None  # height and width of every image; None if they differ or are unknown
 
     def __init__(self, provenance: Provenance, heads: pa.Table, read: Callable[[Sequence[int]], list[VoteRow]]) -> None:
         self.provenance, self.failures = provenance, ()
