@@ -98,7 +98,8 @@ class Calibration(Config, frozen=True):
     >>> import numpy as np
     >>> calibration = Calibration(
     ...     config=CalibrateConfig(recall=0.8, radius=0.5), k_prime=4, least_hits=67, draws=1000, noise="gaussian:0.5",
-    ...     label_names=("cat", "dog"), model="m", image_size=None, classifier={}, images=400, votes_draws=1000, votes=("v",), used=(),
+    ...     label_names=("cat", "dog"), model="m", image_size=None, classifier={}, images=400, votes_draws=1000,
+    ...     votes=("v",), used=(),
     ... )
     >>> calibration.chosen(np.array([66, 67]))
     (1,)
