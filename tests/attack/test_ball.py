@@ -36,13 +36,6 @@ def test_nearest_point():
     assert np.all((far - nearest) @ (corners - nearest).T <= 1e-4), "the ball is on the other side of the hyperplane"
 
 
-def test_inside():
-    """A perturbation that is short enough stays as it is."""
-    given = torch.tensor([[0.25, -0.5, 0.125]])
-    radius = torch.tensor([0.9], dtype=torch.float64)
-    assert torch.equal(Ball(1).project(torch.zeros(1, 3), given, radius, box=False), given)
-
-
 @pytest.mark.parametrize("attack", [pgd, random_search])
 @pytest.mark.parametrize(("attacker", "exact"), [("l1-norm", 0.4), ("l2-norm", 0.4 / np.sqrt(2)), ("linf-norm", 0.2)])
 def test_radius(attack, attacker, exact):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from multiguard.attack import Add, AttackConfig, Change, Hide, perturb, pgd, random_search
-from multiguard.attack.goals import Objective
+from multiguard.attack.search import Objective
 from multiguard.certify import Threshold, TopK
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.smooth import Smoother
@@ -157,14 +157,6 @@ def test_no_gradients():
     assert not random_search(rounded, LEADS, Hide("cat"), TopK(1, 1), radius=0.6, **OPTIONS).success.any()
 
 
-def test_smoother():
-    """A Smoother is attacked with its own noise, and evaluated by draws that anyone can repeat."""
-    smoother = Smoother(scores, 0.25, k_max=1, **OPTIONS)
-    found = pgd(smoother, LEADS, Hide("cat"), TopK(1, 1), radius=1.0, config=AttackConfig(seed=3, draws=200))
-    votes = smoother.votes(found.inputs[0], 200, noise_seed=3, image_id="0", stream="judge")
-    assert found.scores_after[0, 0] == pytest.approx(float(np.mean(votes[:, 0] == 0)))
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -222,3 +214,10 @@ def test_progress(attack, budget):
 
     with pytest.raises(TimeoutError):
         attack(lambda x: 2 * x, np.array([[0.4, 0.0]]), Hide("cat"), TopK(1, 1), progress=stop, **options)
+
+
+def test_attacks_once():
+    """An unknown attack, none, and one twice are refused."""
+    for attacks, message in ((("pgdd",), "pgd"), ((), "each once"), (("pgd", "pgd"), "each once, not 'pgd,pgd'")):
+        with pytest.raises(InvalidInputError, match=message):
+            AttackConfig(attacks=attacks)

@@ -50,29 +50,6 @@ def test_distances():
     assert Patch().distances(clean, images).tolist() == [0, 1, 5]
 
 
-@pytest.mark.parametrize("masks", [Pixels(), Patch()])
-def test_best_mask(masks):
-    """The mask of the largest gain is that of the slow search over all of them."""
-    gains = torch.from_numpy(np.random.default_rng(0).random((5, 6)))
-    gained = float(gains[masks._best(gains, 3)].sum())
-    if isinstance(masks, Pixels):
-        expected = float(gains.flatten().sort().values[-3:].sum())
-    else:
-        expected = max(float(gains[i : i + 3, j : j + 3].sum()) for i in range(3) for j in range(4))
-    assert gained == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("masks", [Pixels(), Patch()])
-def test_moves(masks):
-    """Moved masks have their size; where nothing may move, they hold the mask that they come from."""
-    rng, shape = np.random.default_rng(0), (7, 9)
-    small = masks._moved(None, 2, shape, rng, 1.0)
-    for left in (1.0, 0.5, 0.0):
-        moved = masks._moved(small, 3, shape, rng, left)
-        assert moved.sum() == (3 if isinstance(masks, Pixels) else 9)
-    assert np.all(moved[small])
-
-
 @pytest.mark.parametrize(("attacker", "places", "enough"), [("pixels", SCATTERED, 4), ("patch", SQUARE, 3)])
 def test_gradients(attacker, places, enough):
     """Gradients find four scattered pixels, or the one patch that holds four of five; fewer cannot do it."""

@@ -7,8 +7,7 @@ from tests.attack.claims import ALPHA, DRAWS, attacked_claims, radii_of, votes_o
 from tests.attack.mosaics import NAMES, SIDE, ColourCounts, mosaics
 
 from multiguard.attack import AttackConfig, Victim, attack_images
-from multiguard.attack.goals import Objective
-from multiguard.attack.search import ImageGroup, Search
+from multiguard.attack.search import ImageGroup, Objective, Search
 from multiguard.attack.target import SmoothedTarget
 from multiguard.attack.threats import THREATS
 from multiguard.certify import BandAblation, PixelAblation, Threshold, TopK, Uniform, certified_radii_batch

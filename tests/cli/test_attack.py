@@ -10,9 +10,10 @@ from PIL import Image
 from tests.evaluate.stored_metadata import forge, load_metadata
 from tests.pipeline.tiny_run import RECIPE, command
 
-from multiguard.attack.voted import execution_notes, voted_classifier, voted_data, voted_smoother
-from multiguard.data import DigitsDataset
+from multiguard.attack.outcomes import execution_notes, voted_classifier, voted_smoother
+from multiguard.data import DataConfig, DigitsDataset
 from multiguard.evaluate import read_attacks, read_certificates, write_certificates
+from multiguard.io.config import from_tree
 
 QUICK = [word for setting in ("steps=2", "copies=2", "starts=1", "tries=2") for word in ("--set", setting)]
 QUICK += ["--draws", "60", "--radius", "0.25"]
@@ -225,7 +226,8 @@ def test_hash_before_loading(told, tmp_path):
 def test_execution_notes(run):
     """A classifier that runs differently than when it voted is noted."""
     folder, certified = run / "certificates", read_certificates(run / "certificates")
-    classifier = voted_classifier(folder, certified, None, voted_data(folder, certified, None))
+    data = from_tree(DataConfig, certified.source["data"], "data")
+    classifier = voted_classifier(folder, certified, None, data)
     smoother = voted_smoother(certified, classifier, "cpu")
     assert execution_notes(certified, smoother) == ()
     altered = {**certified.provenance, "compiled": True, "device": "NVIDIA H200"}

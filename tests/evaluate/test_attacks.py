@@ -10,7 +10,7 @@ from tests.evaluate.attack_cases import threshold_attacks, top_k_attacks, write_
 from tests.evaluate.stored_metadata import edit_metadata, forge, load_metadata
 from tests.evaluate.votes_cases import as_lists
 
-from multiguard.attack.goals import Objective
+from multiguard.attack.search import Objective
 from multiguard.certify import Threshold, TopK
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import attack_curves, evaluated_size, read_attacks

@@ -6,12 +6,23 @@ from multiguard.attack.config import AttackConfig
 from multiguard.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from multiguard.attack.direct import AdversarialBatch, perturb, pgd, random_search
-    from multiguard.attack.goals import Add, AttackGoal, Change, Hide
+    from multiguard.attack.direct import (
+        Add,
+        AdversarialBatch,
+        AttackGoal,
+        AttackResult,
+        Change,
+        Hide,
+        Perturbation,
+        Victim,
+        attack_images,
+        perturb,
+        pgd,
+        random_search,
+    )
     from multiguard.attack.outcomes import attack
     from multiguard.attack.target import gradient_error
     from multiguard.attack.threats import Attacker
-    from multiguard.attack.victims import AttackResult, Perturbation, Victim, attack_images
 
 __all__ = [
     "Add",
@@ -35,11 +46,12 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "direct": ["AdversarialBatch", "perturb", "pgd", "random_search"],
-        "goals": ["Add", "AttackGoal", "Change", "Hide"],
+        "direct": [
+            *("Add", "AdversarialBatch", "AttackGoal", "AttackResult", "Change", "Hide", "Perturbation", "Victim"),
+            *("attack_images", "perturb", "pgd", "random_search"),
+        ],
         "outcomes": ["attack"],
         "target": ["gradient_error"],
         "threats": ["Attacker"],
-        "victims": ["AttackResult", "Perturbation", "Victim", "attack_images"],
     },
 )

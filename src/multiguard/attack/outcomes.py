@@ -1,17 +1,16 @@
-"""Attacks on certified images: what they reach, next to what is proved."""
+"""Attacks on certified images: the images and the classifier that voted, what attacks reach, and what is proved."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from multiguard.attack.config import AttackConfig
-from multiguard.attack.target import gradient_error
-from multiguard.attack.victims import AttackResult, Victim, attack_images
-from multiguard.attack.voted import execution_notes, voted_classifier, voted_data, voted_images, voted_smoother
 from multiguard.certify.noise import Noise
+from multiguard.data.config import DataConfig
 from multiguard.data.image import image_hash
 from multiguard.data.sample import IndexedDataset, fewer_images
 from multiguard.errors import DataError, InvalidInputError
@@ -28,15 +27,27 @@ from multiguard.evaluate import (
 )
 from multiguard.evaluate.attacks import attack_stage, finite_radii, proved_sizes, stage_attacks
 from multiguard.evaluate.scores import check_radius
-from multiguard.io.config import to_tree
+from multiguard.io.config import from_tree, to_tree
 from multiguard.io.rounding import plain
-from multiguard.models.config import ModelConfig
+from multiguard.models import Classifier
+from multiguard.models.config import ModelConfig, recorded_model
+from multiguard.models.denoiser import denoised_checksum
+from multiguard.models.loading import load_model, runs_code, weights_checksum
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.smooth import Smoother
+from multiguard.smooth.settings import execution
 from multiguard.version import __version__
+
+if TYPE_CHECKING:
+    from multiguard.attack.direct import AttackResult, Victim
 
 _PROBED = 4  # images of which one must have a gradient
 _HALVES = 6  # of the typical radius, to which the default radii lead
+# These decide the last digits of the scores; the noise does not depend on them.
+_EXECUTION = (
+    *("device", "precision", "channels_last", "compiled", "tf32_matmul", "tf32_convolution"),
+    *("torch", "timm", "transformers", "onnxruntime"),
+)
 
 OnProgress = Callable[[str, int, int], None]
 
@@ -76,7 +87,13 @@ def attack(
 
     if out is None:
         return attacked()
-    with attack_stage(out, _request(config, model, certified.certificates_hash), force=force) as stage:
+    request: dict[str, Any] = {
+        "certificates": certified.certificates_hash,
+        "attack": to_tree(config.replace(device=None)),
+        "model": None if model is None else to_tree(model),
+        "multiguard": __version__,
+    }
+    with attack_stage(out, request, force=force) as stage:
         if stage is not None:
             attacks = attacked()
             stage_attacks(stage, replace(attacks, certificates_hash=certified.certificates_hash, command=command))
@@ -93,6 +110,8 @@ def attack_results(
     progress: OnProgress | None = None,
 ) -> Attacks:
     """Attack the images of certificates in memory: `smoother` must be the one that voted, `images` those voted on."""
+    from multiguard.attack.direct import attack_images
+
     certificates = certified.certificates
     radii, chosen = _grid(config, certificates.noise), _chosen(config, certificates)
     counted = None if progress is None else lambda done: progress("attacking", done, len(chosen))
@@ -119,17 +138,60 @@ def attack_results(
     )
 
 
+def voted_classifier(folder: Path, certified: Results, model: ModelConfig | None, data: DataConfig) -> Classifier:
+    """The classifier that was voted with; another one is refused, since the certificates say nothing about it."""
+    part = model.resolved() if model else recorded_model(folder, certified.source.get("model"))
+    run, names = certified.provenance, certified.certificates.label_names
+    other = InvalidInputError(
+        f"{part.spec} is not the classifier that {folder} is about; --model names the one that voted"
+    )
+    if not runs_code(part.spec):
+        digest = weights_checksum(part.spec, part.weights)
+        digest = digest if part.denoiser is None else denoised_checksum(digest, part.denoiser)
+        if digest != run["weights_hash"]:
+            raise other  # before any of its files is taken for a model
+    classifier = load_model(part, size=data.size, noise=str(certified.certificates.noise))
+    if classifier.num_labels is None:
+        classifier.name_labels(names)
+    found = (classifier.state_hash(), classifier.code_hash, classifier.weights_hash, classifier.output)
+    voted = tuple(run[name] for name in ("classifier_hash", "code_hash", "weights_hash", "output"))
+    if found != voted or classifier.label_names != names:
+        raise other
+    return classifier
+
+
+def voted_smoother(certified: Results, classifier: Classifier, device: str | None) -> Smoother:
+    """The smoothed classifier as it was voted with, with only the ranks that the certificates use."""
+    proved, run = certified.certificates, certified.provenance
+    how = {name: run[name] for name in ("score_threshold", "clamp", "precision")}
+    return Smoother(classifier, noise=proved.noise, k_max=proved.config.rule.k_prime, device=device, **how)
+
+
+def execution_notes(certified: Results, smoother: Smoother) -> tuple[str, ...]:
+    """A note if the classifier does not run as it did when it voted."""
+    now, then = ({**run, **run["versions"]} for run in (execution(smoother), certified.provenance))
+    known = [name for name in _EXECUTION if name in now and name in then]
+    differences = [f"{name} {then[name]}, here {now[name]}" for name in known if now[name] != then[name]]
+    meaning = "certificates are about the classifier as it ran there, to the last digit"
+    return (f"the votes were drawn differently ({'; '.join(differences)}): {meaning}",) if differences else ()
+
+
 def _prepare(
     config: AttackConfig, folder: Path, certified: Results, model: ModelConfig | None, note: Callable[[str], None]
 ) -> tuple[AttackConfig, Smoother, IndexedDataset]:
     """The config, without gradients if the model has none, the classifier that voted, and its images."""
+    from multiguard.attack.target import gradient_error
+
     certificates = certified.certificates
     _grid(config, certificates.noise)
     probed = [certificates.ids[index] for index in _chosen(config, certificates)[:_PROBED]]
-    data = voted_data(folder, certified, config.root)
+    if "data" not in certified.source:
+        raise InvalidInputError(f"{folder} does not name its images; vote with multiguard vote")
+    data = from_tree(DataConfig, certified.source["data"], "data")
+    data = data if config.root is None else data.replace(root=config.root)
     images = data.open(label_names=certificates.label_names)
     smoother = voted_smoother(certified, voted_classifier(folder, certified, model, data), config.device)
-    if "pgd" in config.attacks and (error := gradient_error(smoother, voted_images(images, probed))) is not None:
+    if "pgd" in config.attacks and (error := gradient_error(smoother, _voted_images(images, probed))) is not None:
         config = config.replace(attacks=("random",))
         note(f"{smoother.classifier.name} has no gradients ({error}): random search replaces pgd")
     there = sum(map(bool, certificates.labels))
@@ -140,30 +202,31 @@ def _prepare(
     return config, smoother, images
 
 
+def _voted_images(images: IndexedDataset, names: Sequence[str]) -> Iterator[NDArray[np.generic]]:
+    """The images of these ids, decoded one by one; one that is gone raises `DataError`."""
+    positions = {name: index for index, name in enumerate(images.ids)}
+    for name in names:
+        if name not in positions:
+            raise DataError(f"image {name} was voted on and is no longer in {images.name}; --root FOLDER")
+        yield images[positions[name]].image
+
+
 def _victims(
     config: AttackConfig,
     certificates: Certificates,
     images: IndexedDataset,
     chosen: Sequence[int],
     radii: tuple[float, ...],
-) -> Iterator[Victim]:
+) -> "Iterator[Victim]":
     """The images, decoded one by one, each checked to be the one that was voted on."""
+    from multiguard.attack.direct import Victim
+
     names = [certificates.ids[index] for index in chosen]
-    for index, name, image in zip(chosen, names, voted_images(images, names), strict=True):
+    for index, name, image in zip(chosen, names, _voted_images(images, names), strict=True):
         if certificates.image_hashes[index] not in (None, image_hash(image)):
             raise DataError(f"image {name} is not the one that was voted on; restore it, or vote again")
         own = finite_radii(proved_sizes(certificates, index), certificates.methods) if config.own_radii else set()
         yield Victim(name, image, certificates.labels[index], tuple(sorted(own | set(radii[1:]))))
-
-
-def _request(config: AttackConfig, model: ModelConfig | None, certificates_hash: str) -> dict[str, Any]:
-    """Everything that decides the outcome of an attack; the hash is that of the certificates as read."""
-    return {
-        "certificates": certificates_hash,
-        "attack": to_tree(config.replace(device=None)),
-        "model": None if model is None else to_tree(model),
-        "multiguard": __version__,
-    }
 
 
 def _grid(config: AttackConfig, noise: Noise) -> tuple[float, ...]:
@@ -189,7 +252,7 @@ def _chosen(config: AttackConfig, certificates: Certificates) -> list[int]:
     return sorted(labelled[position] for position in order[: config.images])
 
 
-def _evaluated(config: AttackConfig, certificates: Certificates, index: int, attacked: AttackResult) -> AttackedImage:
+def _evaluated(config: AttackConfig, certificates: Certificates, index: int, attacked: "AttackResult") -> AttackedImage:
     """What the perturbations of one image reached; beta is split over all of them."""
     bands = certificates.noise.positions
     draws, beta = (bands, None) if bands else (config.draws, config.beta / len(attacked.perturbations))

@@ -2,22 +2,86 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from multiguard.attack.config import AttackConfig, AttackName
-from multiguard.attack.goals import Objective
 from multiguard.attack.target import Target
-from multiguard.attack.threats import Threat
+from multiguard.attack.threats import Threat, per_image
+from multiguard.certify import Rule
 from multiguard.smooth.noise_source import noise_key
 
+Kind = Literal["hide", "add", "change"]
 Progress = Callable[[float], None]  # with the fraction of a search that is done
 
 # Input numbers per batch: the backward pass keeps what the forward pass computed.
-_DEVICE_NUMBERS = 1 << 25
-_CPU_NUMBERS = 1 << 19
+_DEVICE_NUMBERS, _CPU_NUMBERS = 1 << 25, 1 << 19
+# Fractions lie in [0, 1]. Absent labels get values far below, so that no order of fractions can bring them up.
+_ABSENT = 8.0
+_TINY = 1e-9  # less than the difference of any two fractions
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Margins of the labels that stay as they are, from the fraction that each label has (`Target`).
+
+    A label of the aim stays as it is if it stays in ("hide"), if it stays out ("add"), or if it stays where it was
+    ("change": the aim holds the labels that were in).
+    """
+
+    rule: Rule  # which labels are returned
+    kind: Kind
+
+    def margins(self, fractions: Tensor, aim: Tensor) -> Tensor:
+        """(P, sizes), never rising: at least e labels stay exactly where the e-th margin is not negative.
+
+        The fractions are (P, c), and so is the boolean `aim` of each image. Threshold rule: a label is in where its
+        fraction is not below t. Top-k rule: at least e labels of the aim are in where the e-th largest of them is not
+        below the (k - e + 1)-th largest of the others; and at least e of d are out where the (m + 1)-th largest of
+        them, m = d - e, is not above the (k - m)-th largest of the others.
+        """
+        if self.rule.t is not None:
+            inside, outside = fractions - self.rule.t, self.rule.t - fractions
+            outside = torch.where(outside == 0, -_TINY, outside)  # a label is in from t on
+            stays = {"hide": inside, "add": outside, "change": torch.where(aim, inside, outside)}[self.kind]
+            counted = torch.ones_like(aim) if self.kind == "change" else aim
+            return _first(stays.masked_fill(~counted, -_ABSENT).sort(dim=1, descending=True).values, counted)
+        ours = fractions.masked_fill(~aim, -_ABSENT).sort(dim=1, descending=True).values
+        rivals = fractions.masked_fill(aim, -3 * _ABSENT).sort(dim=1, descending=True).values
+        if self.kind != "add":
+            return _first(ours[:, : self.rule.k] - rivals[:, : self.rule.k].flip(1), aim)
+        last = fractions.shape[1] - 1
+        ahead = aim.sum(dim=1, keepdim=True) - torch.arange(1, last + 2, device=fractions.device)  # m
+        rank = self.rule.k - ahead - 1  # of the rival, from 0; below 0 there is no room for more labels
+        margins = rivals.gather(1, rank.clamp(0, last)) - ours.gather(1, ahead.clamp(0, last))
+        return _first(torch.where(rank < 0, _ABSENT, margins.clamp(min=-_ABSENT)), aim)
+
+    def value(self, fractions: Tensor, aim: Tensor) -> Tensor:
+        """(P,), smaller is better for the attack: the number of labels that stay, then the margin of the last one.
+
+        With s > 0 labels left it lies between s - 1 and s, with none left below 0.
+        """
+        margins = self.margins(fractions, aim)
+        size = (margins >= 0).sum(dim=1)
+        return (size - 1).clamp(min=0) + _last(margins, size).clamp(-1, 1)
+
+    def loss(self, fractions: Tensor, aim: Tensor) -> Tensor:
+        """(P,), the margin of the weakest label that stays; if none stays, of the label that left last."""
+        margins = self.margins(fractions, aim)
+        return _last(margins, (margins.detach() >= 0).sum(dim=1))
+
+
+def _first(margins: Tensor, counted: Tensor) -> Tensor:
+    """The margins of as many labels as are counted; no others stay."""
+    size = torch.arange(1, margins.shape[1] + 1, device=margins.device)
+    return torch.where(size <= counted.sum(dim=1, keepdim=True), margins, -_ABSENT)
+
+
+def _last(margins: Tensor, size: Tensor) -> Tensor:
+    return margins.gather(1, (size - 1).clamp(min=0)[:, None])[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +103,7 @@ class ImageGroup:
 
     @property
     def keys(self) -> list[bytes]:
-        """The noise key of each image."""
+        """The noise keys."""
         return [noise_key(self.seed, each, "attack") for each in self.ids]
 
     def rngs(self, *branch: int) -> list[np.random.Generator]:
@@ -67,7 +131,7 @@ class Candidates:
     def better(self, others: "Candidates") -> "Candidates":
         """The better of the two per image; of equals these."""
         wins = others.values < self.values
-        images = torch.where(wins.view(-1, *(1 for _ in self.images.shape[1:])), others.images, self.images)
+        images = torch.where(per_image(wins, self.images), others.images, self.images)
         return Candidates(images, torch.where(wins, others.values, self.values))
 
 
@@ -101,8 +165,7 @@ class Search:
 
         How many smaller radii were searched before, `turn`, decides the draws.
         """
-        search = self._descend if self._name == "pgd" else self._try
-        return search(group, turn, radius, previous)
+        return (self._descend if self._name == "pgd" else self._try)(group, turn, radius, previous)
 
     def compare(self, group: ImageGroup, images: Tensor) -> Candidates:
         """The images and their values, by the draws that compare."""
@@ -145,9 +208,8 @@ class Search:
 
     def _values(self, group: ImageGroup, images: Tensor, turn: int) -> Candidates:
         """The images and their values without gradients; all tries of one turn get the same draws."""
-        return Candidates(
-            images, torch.cat([values for values, _ in self._measured(group, images, turn, slopes=False)])
-        )
+        measured = self._measured(group, images, turn, slopes=False)
+        return Candidates(images, torch.cat([values for values, _ in measured]))
 
     def gradients(self, group: ImageGroup, images: Tensor, step: int) -> tuple[Candidates, Tensor]:
         """The images and their values, and (P, ...), the gradient of the loss at each, by the draws of this step."""
@@ -157,9 +219,7 @@ class Search:
         self.flat.update(name for name, led in zip(group.ids, leads.tolist(), strict=True) if not led)
         return Candidates(images, torch.cat(values)), slope
 
-    def _measured(
-        self, group: ImageGroup, images: Tensor, step: int, *, slopes: bool
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    def _measured(self, group: ImageGroup, images: Tensor, step: int, *, slopes: bool) -> Iterator[tuple[Tensor, ...]]:
         """The values of the images and, if wanted, the gradients of their losses; parts whose copies fill a batch."""
         target, objective, copies = self._target, self._objective, self._copies
         first_draw = self._config.pick_draws + step * self._config.copies

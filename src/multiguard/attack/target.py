@@ -48,7 +48,9 @@ class Target:
 
     def scores(self, noisy: Tensor) -> Tensor:
         """(P copies, c) float32, the scores of the base classifier, with their graph."""
-        return self._scores(noisy.clone())
+        scores: Tensor = self.classifier(noisy.clone())
+        check_scores(scores, len(noisy), len(self.classifier.label_names))
+        return scores.to(torch.float32)
 
     def fractions(self, ids: Sequence[str], images: Tensor, draws: int) -> Tensor:
         """(P, c), the fractions that compare perturbed images."""
@@ -100,11 +102,6 @@ class Target:
             reason = "gradients are 0 everywhere" if finite else "gradients are not finite"
         return reason
 
-    def _scores(self, inputs: Tensor) -> Tensor:
-        scores: Tensor = self.classifier(inputs)
-        check_scores(scores, len(inputs), len(self.classifier.label_names))
-        return scores.to(torch.float32)
-
 
 class SmoothedTarget(Target):
     """The smoothed classifier g; a label's fraction is that of the draws that hit it.
@@ -146,7 +143,7 @@ class SmoothedTarget(Target):
         """The scores as the sampler computes them."""
         dtype = DTYPES[self._settings.precision]
         with torch.autocast(self.device.type, dtype, enabled=dtype != torch.float32):
-            return self._scores(noisy.clamp(0, 1) if self._settings.clamp else noisy.clone())
+            return super().scores(noisy.clamp(0, 1) if self._settings.clamp else noisy)
 
     def fractions(self, ids: Sequence[str], images: Tensor, draws: int) -> Tensor:
         """The fraction of draws that hit each label."""

@@ -43,9 +43,6 @@ class Ball:
     def __init__(self, order: float) -> None:
         self.order = order
 
-    def check(self, inputs: Tensor, radius: float) -> None:
-        """Any inputs may be perturbed."""
-
     def lengths(self, perturbations: Tensor) -> Tensor:
         """(P,) float64, the norm of each."""
         norms: Tensor = torch.linalg.vector_norm(perturbations.flatten(1).to(torch.float64), ord=self.order, dim=1)
@@ -78,7 +75,7 @@ class Ball:
         tried = best = self.project(clean, previous, radius, box=config.box, sphere=True)
         for number in range(config.tries):
             gain = yield tried
-            best = torch.where(_per_image(gain > 0, best), tried, best)
+            best = torch.where(per_image(gain > 0, best), tried, best)
             left = 1 - number / config.tries
             directions = np.stack([_direction(pixels, index, rng, number, left) for index, rng in enumerate(rngs)])
             away = self._unit(torch.from_numpy(directions).to(clean.device))
@@ -106,7 +103,7 @@ class Ball:
 
     def _unit(self, perturbations: Tensor) -> Tensor:
         """Each perturbation at length 1; one of length 0, or that is not finite, becomes 0."""
-        finite = torch.nan_to_num(perturbations, nan=0.0, posinf=0.0, neginf=0.0)
+        finite = _finite(perturbations)
         return _rescale(finite, 1 / self.lengths(finite).clamp(min=1e-30))
 
     def _ascent(self, slope: Tensor, images: Tensor, *, box: bool) -> Tensor:
@@ -116,7 +113,7 @@ class Ball:
         """
         if self.order == 2:
             return self._unit(slope)
-        steep = torch.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
+        steep = _finite(slope)
         if self.order == math.inf:
             return steep.sign()
         if box:
@@ -124,7 +121,7 @@ class Ball:
             steep = steep.masked_fill(stuck, 0)
         heights = steep.flatten(1).abs()
         count = max(1, round(_SPARSITY * heights.shape[1]))
-        least = _per_image(heights.topk(count, dim=1).values[:, -1], slope)
+        least = per_image(heights.topk(count, dim=1).values[:, -1], slope)
         return self._unit(torch.where((steep.abs() >= least) & (steep != 0), steep.sign(), 0))
 
     def _shrink(self, perturbations: Tensor, radius: Tensor) -> Tensor:
@@ -191,7 +188,7 @@ class Masks(ABC):
 
         def step(images: Tensor, slope: Tensor, number: int) -> Tensor:
             nonlocal total, mask
-            slope = torch.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
+            slope = _finite(slope)
             total = total + slope
             if 2 * number >= config.steps:
                 size = _FIRST_STEP + (_LAST_STEP - _FIRST_STEP) * (2 * number / config.steps - 1)
@@ -225,14 +222,11 @@ class Masks(ABC):
                 tried.append((mask, np.where(self._region(mask.shape, rng, left), paint, content)))
         yield _filled(clean, tried)
 
-    def _painted(self, image: Values, found: Values, m: int, rng: Rng) -> "_Painted":
+    def _painted(self, image: Values, found: Values, m: int, rng: Rng) -> tuple[Mask, Values]:
         """What a smaller radius found, in a mask of this size; a random mask where it found nothing."""
         changed = np.any(found != image, axis=0)
         mask = self._moved(changed if changed.any() else None, m, changed.shape, rng, 0.0)
         return mask, np.where(changed, found, self._colours(image.shape, rng))
-
-
-_Painted = tuple[Mask, Values]  # (height, width) and the content, (channels, height, width), also outside
 
 
 class Pixels(Masks):
@@ -345,28 +339,28 @@ def _extent(changed: Tensor) -> Tensor:
     return (last - first + 1).clamp(min=0)
 
 
-def _filled(clean: Tensor, painted: Sequence[_Painted]) -> Tensor:
-    """The images with this content in their masks."""
+def _filled(clean: Tensor, painted: Sequence[tuple[Mask, Values]]) -> Tensor:
+    """The images with this content in their masks, (height, width); the content is an image of its own."""
     mask, content = (torch.from_numpy(np.stack(each)).to(clean.device) for each in zip(*painted, strict=True))
     return torch.where(mask[:, None], content, clean)
 
 
-def _per_image(values: Tensor, images: Tensor) -> Tensor:
+def _finite(values: Tensor) -> Tensor:
+    """The values, with 0 for those that are not finite."""
+    return torch.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def per_image(values: Tensor, images: Tensor) -> Tensor:
     """(P,) values in a shape that spreads over the images."""
     return values.view(-1, *(1 for _ in images.shape[1:]))
 
 
 def _rescale(perturbations: Tensor, factors: Tensor) -> Tensor:
     """Each perturbation times its own factor."""
-    return perturbations * _per_image(factors.to(perturbations.dtype), perturbations)
+    return perturbations * per_image(factors.to(perturbations.dtype), perturbations)
 
 
 Threat = Ball | Masks
 Attacker = Literal["l2-norm", "linf-norm", "l1-norm", "pixels", "patch"]
-THREATS: dict[str, Threat] = {
-    "l2-norm": Ball(2),
-    "linf-norm": Ball(math.inf),
-    "l1-norm": Ball(1),
-    "pixels": Pixels(),
-    "patch": Patch(),
-}
+_BALLS: dict[str, Threat] = {"l2-norm": Ball(2), "linf-norm": Ball(math.inf), "l1-norm": Ball(1)}
+THREATS = {**_BALLS, "pixels": Pixels(), "patch": Patch()}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from multiguard.attack.voted import execution_notes, voted_classifier
+from multiguard.attack.outcomes import execution_notes, voted_classifier
 from multiguard.data.config import DataConfig
 from multiguard.data.image import image_hash
 from multiguard.data.sample import IndexedDataset, Sample
