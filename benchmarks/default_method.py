@@ -1,4 +1,4 @@
-"""The two tables that fix the default method by the number of draws (docs/theory.md 9.7): `coupled` less `joint`.
+"""The two tables that fix the default method by the number of draws (docs/theory.md 4): `coupled` less `joint`.
 
     python -m benchmarks.default_method VOTES
 

@@ -47,7 +47,7 @@ def _claimed(hits: int, draws: int, permuted: bool, method: Method | None) -> fl
 
 
 def main() -> None:
-    """Print the table of docs/theory.md."""
+    """Print the tables of docs/results/order.csv and order-80-200.csv."""
     print("| true radius / sigma | " + " | ".join(f"n = {n:,}" for n in DRAWS) + " |")
     print("|---|" + "--:|" * len(DRAWS))
     for r in WORLDS:

@@ -102,7 +102,7 @@ def certified_radii(
             of each draw from the highest score down, of which the first k' count; or boolean (draws, num_labels), as
             `Threshold` without k' needs them. Give rows as they were drawn: their order must not depend on their
             content. Rows that no independent draws have, such as those rebuilt from counts, are certified by "joint"
-            unless a method is named, and refused by "betting"; "coupled" mixes them (`docs/theory.md` 9.2).
+            unless a method is named, and refused by "betting"; "coupled" mixes them (`docs/theory.md` 4).
         labels: The indices of L, the labels to protect (the ground truth); `Threshold` allows none.
         rule: The smoothed classifier.
         sigma: The standard deviation of Gaussian noise, in the unit of the input (pixels in [0, 1]) and of the radii;

@@ -25,7 +25,7 @@ from multiguard.io.rounding import plain
 RuleName = Literal["top-k", "threshold"]
 RULES: tuple[RuleName, ...] = get_args(RuleName)
 Method = str  # one of `METHODS`, or a name given to `register_method`
-# The numbers of draws for which `coupled` proves more than `joint` on the votes of real images (docs/theory.md 9.7):
+# The numbers of draws for which `coupled` proves more than `joint` on the votes of real images (docs/theory.md 4):
 # the fewest, the most for k' = 1, and the most for larger k'.
 COUPLED_FROM, COUPLED_TO, COUPLED_TO_MANY = 80, 50_000, 100_000
 _DEFAULT_K, _DEFAULT_THRESHOLD = 5, 0.5
