@@ -271,7 +271,6 @@ class VoteRun:
             keep_failures=self._record,
             main=main,
             any_noise_seed=self._scheme.any_noise_seed,
-            same_images=lambda stored: self._images.are_those_of(folder, stored),
             discard=discard,
         )
 
@@ -401,26 +400,6 @@ class ImageReader:
             if position > self.first:
                 self._check_first()
             yield ImageFailure(self._dataset.ids[position], " ".join(outcome.reason.split()))
-
-    def are_those_of(self, folder: Path, stored: Manifest) -> bool:
-        """Whether a folder holds votes on these images, although its run began with another first image.
-
-        A run that recorded its first images as failures is identified by a later image, also after they were fixed.
-        """
-        try:
-            votes = read_votes(folder, partial=True)
-        except VotesError:  # the writer finds the same error and raises it
-            return False
-        hashes = dict(zip(votes.ids, votes.image_hashes, strict=True))
-        failed = {failure.image_id for failure in votes.failures}
-        for position, image_id in enumerate(self._dataset.ids):
-            with suppress(ImageError):
-                digest = image_hash(self.peek(position).image)
-                if digest == stored.provenance.first_image_hash:
-                    return True
-                if image_id not in failed:
-                    return digest == hashes.get(image_id)
-        return False
 
     def _read_ahead(self, positions: Iterable[int]) -> Iterator[Future[Sample | ImageError]]:
         """The images in order while threads decode them, a few ahead of the current one."""

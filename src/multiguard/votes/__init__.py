@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from multiguard.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from multiguard.votes.folder import VotesWriter
     from multiguard.votes.provenance import Provenance
-    from multiguard.votes.shard_writer import VotesWriter
     from multiguard.votes.shards import Manifest
     from multiguard.votes.store import Votes, read_votes
     from multiguard.votes.types import DrawVotes, LabelSets, VoteRow
@@ -17,7 +17,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "provenance": ["Provenance"],
-        "shard_writer": ["VotesWriter"],
+        "folder": ["VotesWriter"],
         "shards": ["Manifest"],
         "store": ["Votes", "read_votes"],
         "types": ["DrawVotes", "LabelSets", "VoteRow"],

@@ -104,7 +104,7 @@ class Provenance:
         return replace(self, earlier_draws=(), stops=tuple(sorted({*self.stops, *(stored.stops or (stored.draws,))})))
 
     def differences(self, other: "Provenance") -> list[str]:
-        """Return the names of the fields in which two runs differ."""
+        """The names of the fields in which two runs differ."""
         return [f.name for f in fields(self) if getattr(self, f.name) != getattr(other, f.name)]
 
 

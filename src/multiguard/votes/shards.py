@@ -9,7 +9,7 @@ manifest counts for nothing: its images may have changed since.
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from multiguard.io.files import MOST_TABLE, open_parquet, read_hashed, write_ato
 from multiguard.io.names import short_repr
 from multiguard.io.records import checksum, convert, decode_checked, encode_checked
 from multiguard.votes.provenance import Provenance
-from multiguard.votes.types import VoteRow, check_head, check_row, decode_votes, encode_votes
+from multiguard.votes.types import VoteRow, check_head, check_row, check_rows, consist_of, decode_votes, record_of
 
 MANIFEST_NAME = "manifest.json"
 MANIFEST: dict[str, Any] = {"format": "multiguard-votes", "version": 7}
@@ -32,9 +32,9 @@ _METADATA = b"multiguard"  # the key in the metadata of a shard
 SHARD_NAME = re.compile(r"votes-\d{5,}\.parquet")
 _REMAKE = "Vote again with the same command, which makes the shard again."
 HEAD = ["image_id", "labels", "draws", "image_sha256"]
-_TYPES = {"image_id": pa.string(), "labels": pa.list_(pa.uint16()), "draws": pa.int64()}
-_TYPES |= {"votes": pa.binary(), "pilot": pa.binary(), "image_sha256": pa.string(), "bare": pa.binary()}
-_SCHEMA = pa.schema(_TYPES)
+TYPES = {"image_id": pa.string(), "labels": pa.list_(pa.uint16()), "draws": pa.int64()}
+TYPES |= {"votes": pa.binary(), "pilot": pa.binary(), "image_sha256": pa.string(), "bare": pa.binary()}
+_SCHEMA = pa.schema(TYPES)
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,12 @@ class Manifest:
         return checksum({"provenance": self.provenance, "shard_images": self.shard_images})
 
     def positions(self, shard: int) -> range:
-        """Return the positions in `image_ids` of the images of a shard."""
+        """The positions in `image_ids` of the images of a shard."""
         start = shard * self.shard_images
         return range(start, min(start + self.shard_images, len(self.provenance.image_ids)))
 
     def ids(self, shard: int) -> list[str]:
-        """Return the ids of the images of a shard."""
+        """The ids of the images of a shard."""
         return [self.provenance.image_ids[position] for position in self.positions(shard)]
 
     def save(self, folder: Path) -> None:
@@ -99,20 +99,14 @@ class Manifest:
         content = encode_checked(self, **MANIFEST)
         write_atomically(folder / MANIFEST_NAME, lambda file: file.write(content))
 
-    def consists_of(self, shard: int, voted: Sequence[str], failures: Sequence[ImageFailure]) -> bool:
-        """Whether the images with votes and those that failed, each in order, are exactly the images of a shard."""
-        ids, failed = self.ids(shard), dict.fromkeys(failure.image_id for failure in failures)
-        in_order = list(failed) == [i for i in ids if i in failed] and len(failed) == len(failures)
-        return in_order and list(voted) == [i for i in ids if i not in failed]
-
 
 def load_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a votes folder, its shards unread; raises `VotesError` if it is missing or damaged."""
+    """The manifest of a votes folder, its shards unread; raises `VotesError` if it is missing or damaged."""
     return open_manifest(folder)[0]
 
 
 def open_manifest(folder: Path) -> tuple[Manifest, str]:
-    """Return the same with the sha256 of the bytes that it was made from; of a finished run it covers every shard."""
+    """The same with the sha256 of the bytes that it was made from; of a finished run it covers every shard."""
     path = folder / MANIFEST_NAME
     try:
         content, digest = read_hashed(path)
@@ -129,7 +123,7 @@ def open_manifest(folder: Path) -> tuple[Manifest, str]:
 
 
 def shard_name(index: int) -> str:
-    """Return the file name of a shard."""
+    """The file name of a shard."""
     return f"votes-{index:05d}.parquet"
 
 
@@ -146,9 +140,9 @@ def write_shard(
     folder: Path, run: Manifest, index: int, rows: Sequence[VoteRow], failures: Sequence[ImageFailure]
 ) -> Shard:
     """Write a shard atomically; rows that do not fit the run, or other images, raise `InvalidInputError`."""
-    check_shard(run, index, rows, failures)
+    check_rows(rows, failures, run.ids(index), run.provenance)
     metadata = encode_checked(_Metadata(run.run_hash, index, tuple(failures)), **SHARD)
-    table = pa.Table.from_pylist([*map(_record, rows)], schema=_SCHEMA.with_metadata({_METADATA: metadata}))
+    table = pa.Table.from_pylist([*map(record_of, rows)], schema=_SCHEMA.with_metadata({_METADATA: metadata}))
     file = io.BytesIO()
     # Votes hardly shrink at a higher level. A dictionary of distinct rows only costs, and so do statistics, which would
     # repeat short votes uncompressed.
@@ -158,44 +152,8 @@ def write_shard(
     return Shard(hashlib.sha256(file.getvalue()).hexdigest(), tuple(failures))
 
 
-def check_shard(run: Manifest, index: int, rows: Sequence[VoteRow], failures: Sequence[ImageFailure]) -> None:
-    """Raise `InvalidInputError` unless these are the images of a shard, and their votes fit the run."""
-    if not run.consists_of(index, [row.image_id for row in rows], failures):
-        raise InvalidInputError(f"shard {index} must hold the images {run.ids(index)}, in this order, each once.")
-    for row in rows:
-        try:
-            check_row(row, run.provenance)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"image {row.image_id!r} cannot be stored: it has {error}") from error
-
-
-def rows_checksum(rows: Iterable[VoteRow]) -> str:
-    """The sha256 of everything in the rows."""
-    digest = hashlib.sha256()
-    for row in rows:
-        digest.update(repr(_record(row)).encode())
-    return digest.hexdigest()
-
-
-def heads_of(rows: Iterable[VoteRow]) -> pa.Table:
-    """What is known of images without their votes, as `read_shard` returns it."""
-    heads = [(row.image_id, row.labels, row.draws, row.image_hash) for row in rows]
-    return pa.table([pa.array([head[i] for head in heads], _TYPES[name]) for i, name in enumerate(HEAD)], HEAD)
-
-
-def _record(row: VoteRow) -> dict[str, Any]:
-    votes = {"votes": row.votes, "pilot": row.pilot, "bare": row.bare}
-    return {
-        "image_id": row.image_id,
-        "labels": [int(label) for label in row.labels],
-        "draws": row.draws,
-        "image_sha256": row.image_hash,
-        **{name: None if each is None else encode_votes(each) for name, each in votes.items()},
-    }
-
-
 def open_shard(folder: Path, index: int, sha256: str | None) -> tuple[pq.ParquetFile, str]:
-    """Open a shard; returns its checksum too, and raises `VotesError` if another one is expected."""
+    """A shard and its checksum; raises `VotesError` if another one is expected."""
     path = folder / shard_name(index)
     try:
         content, found = read_hashed(path, MOST_TABLE)
@@ -210,10 +168,10 @@ def open_shard(folder: Path, index: int, sha256: str | None) -> tuple[pq.Parquet
 
 
 def read_shard(folder: Path, run: Manifest, index: int) -> tuple[Shard, pa.Table]:
-    """Return a shard whose checksum, run, index and images are the right ones, and a row for each image.
+    """A shard whose checksum, run, index and images are the right ones, and the columns `HEAD` of each image.
 
-    A row is the id, the labels, the draws and the hash. Anything else raises `VotesError`. The manifest of a finished
-    run knows the checksum of the file; before, every page is compared with its own.
+    Anything else raises `VotesError`. The manifest of a finished run has the checksum of the file; before, every page
+    is compared with its own.
     """
     path, known = folder / shard_name(index), None if run.shards is None else run.shards[index]
     file, sha256 = open_shard(folder, index, None if known is None else known.sha256)
@@ -224,9 +182,8 @@ def read_shard(folder: Path, run: Manifest, index: int) -> tuple[Shard, pa.Table
         raise _damaged(path, error) from error
     if metadata.run != run.run_hash:
         raise VotesError(f"{path} comes from another run than its manifest; restore the right one.")
-    voted = [str(image_id) for image_id in heads["image_id"].to_pylist()]
     same = metadata.index == index and known in (None, Shard(sha256, metadata.failures))
-    if not (same and run.consists_of(index, voted, metadata.failures)):
+    if not (same and consist_of(run.ids(index), list(map(str, heads["image_id"].to_pylist())), metadata.failures)):
         raise VotesError(f"{path} does not hold the {len(run.ids(index))} images of shard {index}. {_REMAKE}")
     return Shard(sha256, metadata.failures), heads
 
@@ -236,7 +193,7 @@ def _damaged(path: Path, error: Exception) -> VotesError:
 
 
 def _read_heads(file: pq.ParquetFile, run: Provenance, *, whole: bool) -> pa.Table:
-    """What is known of the images without their votes, which are read too if the file is to be checked as a whole."""
+    """The columns `HEAD`; votes are read too if the file is to be checked as a whole."""
     groups = range(file.num_row_groups)
     single = all(file.metadata.row_group(i).num_rows == 1 for i in groups) or file.metadata.num_rows == 0
     if not (single and file.schema_arrow.equals(_SCHEMA)):
@@ -257,7 +214,7 @@ def _unfit(image_id: str, error: InvalidInputError) -> VotesError:
 
 
 def read_rows(file: pq.ParquetFile, rows: Sequence[int], run: Provenance) -> list[VoteRow]:
-    """Return the votes of these images of a shard; votes that do not fit the run raise `VotesError`."""
+    """The votes of these images of a shard; votes that do not fit the run raise `VotesError`."""
     try:
         records = file.read_row_groups(list(rows), use_threads=False).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -1,6 +1,7 @@
 """The votes of a run, in memory or in a folder: image by image, ranked or as sets, whichever they are."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
 from functools import cached_property, lru_cache
@@ -18,89 +19,26 @@ from multiguard.votes.folder import read_source
 from multiguard.votes.provenance import Provenance
 from multiguard.votes.shards import (
     HEAD,
-    Manifest,
+    TYPES,
     Shard,
-    check_shard,
-    heads_of,
     open_manifest,
     open_shard,
     read_rows,
     read_shard,
-    rows_checksum,
     shard_name,
 )
-from multiguard.votes.types import DrawVotes, Ranked, VoteRow, as_hits, as_ranked
+from multiguard.votes.types import DrawVotes, Ranked, VoteRow, as_hits, as_ranked, check_rows, record_of
 
 # Images whose votes are read together: more gain nothing, and 100,000 draws of these take 16 MB.
 _IMAGES_AT_A_TIME = 16
 
 
-def read_votes(folder: str | Path, *, partial: bool = False) -> "Votes":
-    """Return the votes of a finished run, after every shard has passed its checks; damage raises `VotesError`.
-
-    Args:
-        folder: A folder written by `VotesWriter`.
-        partial: Whether to accept a run that has not finished, and read the shards that are there.
-
-    Example:
-        >>> votes = read_votes(folder)  # a folder with the votes of 5 images
-        >>> len(votes), votes.ranked(0).shape
-        (5, (7, 3))
-    """
-    folder = Path(folder)
-    manifest, sha256 = open_manifest(folder)
-    indices = [i for i in range(manifest.shard_count) if manifest.finished or (folder / shard_name(i)).exists()]
-    if not (manifest.finished or partial):
-        remedy = "Vote again with the same command to resume it."
-        present = f"{len(indices)} of {manifest.shard_count} shards"
-        raise VotesError(f"{folder} holds {present}: its run has not finished. {remedy}")
-    shards, heads = dict[int, Shard](), [heads_of([])]
-    for index in indices:
-        with suppress(VotesError) if manifest.extends else nullcontext():  # a shard that is not extended yet
-            shards[index], table = read_shard(folder, manifest, index)
-            heads.append(table)
-    votes = Votes(
-        manifest.provenance, pa.concat_tables(heads), _shard_reader(folder, shards, heads[1:], manifest.provenance)
-    )
-    votes.failures = tuple(failure for shard in shards.values() for failure in shard.failures)
-    side = dict(read_source(folder).get("data", {})).get("size")
-    votes.image_size = (side, side) if side else None
-    stored = {shard_name(index): shard.sha256 for index, shard in shards.items()}
-    # The manifest holds the checksum of every shard once the run has finished.
-    votes.manifest_hash = sha256 if manifest.finished else checksum({"manifest": sha256, "shards": stored})
-    return votes
-
-
-def _shard_reader(
-    folder: Path, shards: Mapping[int, Shard], heads: Sequence[pa.Table], run: Provenance
-) -> Callable[[Sequence[int]], list[VoteRow]]:
-    """What reads images of shards; the last shard stays in memory while its images are read."""
-    opened = lru_cache(1)(lambda place: open_shard(folder, *stored[place])[0])
-    stored, ends = (
-        [(index, shard.sha256) for index, shard in shards.items()],
-        np.cumsum([len(table) for table in heads]),
-    )
-
-    def read(positions: Sequence[int]) -> list[VoteRow]:
-        rows = list[VoteRow]()
-        for place, group in groupby(positions, key=lambda each: int(np.searchsorted(ends, each, "right"))):
-            file = opened(place)
-            start = int(ends[place]) - file.num_row_groups
-            rows += read_rows(file, [position - start for position in group], run)
-        return rows
-
-    return read
-
-
 class Votes:
     """The votes of a run, unaltered since they were made; of those in a folder an image is read when it is needed.
 
-    A shard stays in memory while its images are read, and its checksum is computed from those very bytes: a shard that
-    is replaced after the folder was opened is refused.
-
-    In an adaptive run the votes themselves decided how many draws an image has, so their number is not a fixed n: only
-    the method betting may certify them, and they are returned only to a caller who passes `adaptive=True`. Pilot draws
-    have methods of their own and are never among the draws that certify.
+    A shard that is replaced after the folder was opened raises `VotesError`. In an adaptive run the votes themselves
+    decided how many draws an image has: only the method betting may certify them, and they are returned only to a
+    caller who passes `adaptive=True`. Pilot draws have methods of their own and are never among those that certify.
 
     Example:
         >>> votes = read_votes(folder)  # a folder with the votes of 5 images
@@ -126,16 +64,15 @@ class Votes:
 
     @staticmethod
     def of(provenance: Provenance, rows: Sequence[VoteRow], failures: Sequence[ImageFailure] = ()) -> "Votes":
-        """Return votes in memory; rows that do not fit the run, or other images, raise `InvalidInputError`.
+        """Votes in memory; rows that do not fit the run, or other images, raise `InvalidInputError`.
 
         Args:
             provenance: All that determines the votes.
             rows: The votes of its images, in order.
             failures: Those of its images that have no votes, in order.
         """
-        whole = Manifest(provenance, max(1, len(provenance.image_ids)))
-        check_shard(whole, 0, rows, failures)
-        votes = Votes(provenance, heads_of(rows), lambda positions: [rows[position] for position in positions])
+        check_rows(rows, failures, provenance.image_ids, provenance)
+        votes = Votes(provenance, _heads_of(rows), lambda positions: [rows[position] for position in positions])
         votes.failures = tuple(failures)
         return votes
 
@@ -148,8 +85,10 @@ class Votes:
     @cached_property
     def manifest_hash(self) -> str:
         """The sha256 of the manifest, which covers every shard; of votes in memory, that of everything in them."""
-        rows, failures = rows_checksum(self.rows(adaptive=True)), [[one.image_id, one.reason] for one in self.failures]
-        return checksum({"provenance": self.provenance, "rows": rows, "failures": failures})
+        digest, failures = hashlib.sha256(), [[one.image_id, one.reason] for one in self.failures]
+        for row in self.rows(adaptive=True):
+            digest.update(repr(record_of(row)).encode())
+        return checksum({"provenance": self.provenance, "rows": digest.hexdigest(), "failures": failures})
 
     @property
     def labels(self) -> Rows[tuple[int, ...]]:
@@ -181,13 +120,13 @@ class Votes:
         return self.rows()
 
     def rows(self, *, adaptive: bool = False) -> Iterator[VoteRow]:
-        """Return all images in order, read some at a time, which is faster; `adaptive` as in `row`."""
+        """All images in order, read some at a time, which is faster; `adaptive` as in `row`."""
         self._check_adaptive(adaptive)
         for start in range(0, len(self), _IMAGES_AT_A_TIME):
             yield from self._read(self._positions[start : start + _IMAGES_AT_A_TIME].tolist())
 
     def subset(self, ids: Collection[str]) -> "Votes":
-        """Return the votes of these images only, failed ones among them, in the same order."""
+        """The votes of these images only, failed ones among them, in the same order."""
         part = copy(self)
         kept = np.array([position for position, name in enumerate(self.ids) if name in ids], np.int64)
         part._set_heads(self._heads.take(kept))
@@ -196,32 +135,32 @@ class Votes:
         return part
 
     def draws_of(self, position: int) -> int:
-        """Return how many draws certify one image, without reading its votes."""
+        """How many draws certify one image, without reading its votes."""
         return int(self._draws[position])
 
     def row(self, position: int, *, adaptive: bool = False) -> VoteRow:
-        """Return one image; `adaptive` says that the caller certifies by the method betting, at any number of draws."""
+        """One image; `adaptive` says that the caller certifies by the method betting, at any number of draws."""
         self._check_adaptive(adaptive)
-        return self._row(position)
+        return self._read([int(self._positions[position])])[0]
 
     def ranked(self, position: int, *, adaptive: bool = False) -> Ranked:
-        """Return (draws, K'): the labels of each draw, best first; sets raise `VotesError`. Arguments as in `row`."""
+        """(draws, K'): the labels of each draw, best first; sets raise `VotesError`. Arguments as in `row`."""
         return self.row(position, adaptive=adaptive).ranked
 
     def hits(self, position: int, *, adaptive: bool = False) -> NDArray[np.bool_]:
-        """Return (draws, c): the set of each draw; ranked votes raise `VotesError`. Arguments as in `row`."""
+        """(draws, c): the set of each draw; ranked votes raise `VotesError`. Arguments as in `row`."""
         return self.row(position, adaptive=adaptive).hits
 
     def pilot_ranked(self, position: int) -> Ranked:
-        """Return (pilot draws, K') of the draws that choose labels; a run without them raises `VotesError`."""
+        """(pilot draws, K') of the draws that choose labels; a run without them raises `VotesError`."""
         return as_ranked(self._pilot(position))
 
     def pilot_hits(self, position: int) -> NDArray[np.bool_]:
-        """Return (pilot draws, c) of the draws that choose labels; a run without them raises `VotesError`."""
+        """(pilot draws, c) of the draws that choose labels; a run without them raises `VotesError`."""
         return as_hits(self._pilot(position))
 
     def _pilot(self, position: int) -> DrawVotes:
-        pilot = self._row(position).pilot
+        pilot = self.row(position, adaptive=True).pilot
         if pilot is None:
             raise VotesError("these votes hold no pilot draws to choose labels from; vote again with pilot draws.")
         return pilot
@@ -233,5 +172,62 @@ class Votes:
                 "method 'betting' may certify them; to do so, read them with adaptive=True."
             )
 
-    def _row(self, position: int) -> VoteRow:
-        return self._read([int(self._positions[position])])[0]
+
+def read_votes(folder: str | Path, *, partial: bool = False) -> "Votes":
+    """The votes of a finished run, after every shard has passed its checks; damage raises `VotesError`.
+
+    Args:
+        folder: A folder written by `VotesWriter`.
+        partial: Whether to accept a run that has not finished, and read the shards that are there.
+
+    Example:
+        >>> votes = read_votes(folder)  # a folder with the votes of 5 images
+        >>> len(votes), votes.ranked(0).shape
+        (5, (7, 3))
+    """
+    folder = Path(folder)
+    manifest, sha256 = open_manifest(folder)
+    indices = [i for i in range(manifest.shard_count) if manifest.finished or (folder / shard_name(i)).exists()]
+    if not (manifest.finished or partial):
+        remedy = "Vote again with the same command to resume it."
+        present = f"{len(indices)} of {manifest.shard_count} shards"
+        raise VotesError(f"{folder} holds {present}: its run has not finished. {remedy}")
+    shards, heads = dict[int, Shard](), [_heads_of([])]
+    for index in indices:
+        with suppress(VotesError) if manifest.extends else nullcontext():  # a shard that is not extended yet
+            shards[index], table = read_shard(folder, manifest, index)
+            heads.append(table)
+    votes = Votes(
+        manifest.provenance, pa.concat_tables(heads), _shard_reader(folder, shards, heads[1:], manifest.provenance)
+    )
+    votes.failures = tuple(failure for shard in shards.values() for failure in shard.failures)
+    side = dict(read_source(folder).get("data", {})).get("size")
+    votes.image_size = (side, side) if side else None
+    stored = {shard_name(index): shard.sha256 for index, shard in shards.items()}
+    # The manifest holds the checksum of every shard once the run has finished.
+    votes.manifest_hash = sha256 if manifest.finished else checksum({"manifest": sha256, "shards": stored})
+    return votes
+
+
+def _heads_of(rows: Iterable[VoteRow]) -> pa.Table:
+    """What is known of images without their votes, as `read_shard` returns it."""
+    heads = [(row.image_id, row.labels, row.draws, row.image_hash) for row in rows]
+    return pa.table([pa.array([head[i] for head in heads], TYPES[name]) for i, name in enumerate(HEAD)], HEAD)
+
+
+def _shard_reader(
+    folder: Path, shards: Mapping[int, Shard], heads: Sequence[pa.Table], run: Provenance
+) -> Callable[[Sequence[int]], list[VoteRow]]:
+    """What reads images of shards; the last shard stays in memory while its images are read."""
+    stored, ends = [(index, one.sha256) for index, one in shards.items()], np.cumsum([len(table) for table in heads])
+    opened = lru_cache(1)(lambda place: open_shard(folder, *stored[place])[0])
+
+    def read(positions: Sequence[int]) -> list[VoteRow]:
+        rows = list[VoteRow]()
+        for place, group in groupby(positions, key=lambda each: int(np.searchsorted(ends, each, "right"))):
+            file = opened(place)
+            start = int(ends[place]) - file.num_row_groups
+            rows += read_rows(file, [position - start for position in group], run)
+        return rows
+
+    return read

@@ -1,5 +1,6 @@
 """The votes of one image: ranked labels or sets of labels, their bytes, and whether they fit their run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.certify.rules import Rule
-from multiguard.errors import InvalidInputError, VotesError
+from multiguard.errors import ImageFailure, InvalidInputError, VotesError
 from multiguard.io.names import short_repr
 from multiguard.votes.provenance import Provenance
 
@@ -16,14 +17,14 @@ Ranked = NDArray[np.uint8 | np.uint16]  # (draws, K'): the labels of each draw, 
 
 
 def vote_dtype(num_labels: int) -> type[np.uint8] | type[np.uint16]:
-    """Return the dtype of a label index: one byte up to 256 labels, two up to 65,536."""
+    """The dtype of a label index: one byte up to 256 labels, two up to 65,536."""
     if not 1 <= num_labels <= 1 << 16:
         raise InvalidInputError(f"votes hold between 1 and 65536 labels, not {num_labels}.")
     return np.uint8 if num_labels <= 1 << 8 else np.uint16
 
 
 def packed_width(num_labels: int) -> int:
-    """Return the bytes of one set of labels: ceil(c / 8)."""
+    """The bytes of one set of labels: ceil(c / 8)."""
     return -(-num_labels // 8)
 
 
@@ -55,12 +56,12 @@ class LabelSets:
         return len(self.packed)
 
     def hits(self) -> NDArray[np.bool_]:
-        """Return (draws, c): whether each label is in the set of each draw."""
+        """(draws, c): whether each label is in the set of each draw."""
         return np.unpackbits(self.packed, axis=1, count=self.num_labels, bitorder="little").astype(np.bool_)
 
     @classmethod
     def from_hits(cls, hits: NDArray[np.bool_]) -> "LabelSets":
-        """Return the sets that boolean hits (draws, c) mark."""
+        """The sets that boolean hits (draws, c) mark."""
         return cls(np.packbits(hits, axis=1, bitorder="little"), hits.shape[1])
 
 
@@ -103,7 +104,7 @@ class VoteRow:
 
 
 def as_ranked(votes: DrawVotes) -> Ranked:
-    """Return votes of the top-k rule, ranked; votes of the threshold rule raise `VotesError`."""
+    """Votes of the top-k rule, ranked; votes of the threshold rule raise `VotesError`."""
     if isinstance(votes, LabelSets):
         remedy = "certify them with --rule threshold (Votes.hits)"
         raise VotesError(f"these are votes of the threshold rule: each draw has a set of labels, unranked; {remedy}.")
@@ -111,7 +112,7 @@ def as_ranked(votes: DrawVotes) -> Ranked:
 
 
 def as_hits(votes: DrawVotes) -> NDArray[np.bool_]:
-    """Return votes of the threshold rule, (draws, c) boolean; votes of the top-k rule raise `VotesError`."""
+    """Votes of the threshold rule, (draws, c) boolean; votes of the top-k rule raise `VotesError`."""
     if not isinstance(votes, LabelSets):
         remedy = "certify them with k and k_prime, or threshold and k_prime, or vote again with --rule threshold"
         raise VotesError(f"these are votes of the top-k rule: which labels pass a threshold is not known; {remedy}.")
@@ -119,23 +120,35 @@ def as_hits(votes: DrawVotes) -> NDArray[np.bool_]:
 
 
 def as_array(votes: DrawVotes, rule: Rule) -> NDArray[Any]:
-    """Return the votes as the functions of this rule take them; votes of the other form raise `VotesError`."""
+    """The votes as the functions of this rule take them; votes of the other form raise `VotesError`."""
     return as_ranked(votes) if rule.ranked else as_hits(votes)
 
 
 def packed_array(votes: DrawVotes) -> NDArray[np.uint8 | np.uint16]:
-    """Return (draws, width) whole numbers, a row per draw, as they are stored."""
+    """(draws, width) whole numbers, a row per draw, as they are stored."""
     return votes.packed if isinstance(votes, LabelSets) else votes
 
 
 def encode_votes(votes: DrawVotes) -> bytes:
-    """Return the votes as bytes, draw after draw, little-endian."""
+    """The votes as bytes, draw after draw, little-endian."""
     array = packed_array(votes)
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
+def record_of(row: VoteRow) -> dict[str, Any]:
+    """What is stored of an image."""
+    votes = {"votes": row.votes, "pilot": row.pilot, "bare": row.bare}
+    return {
+        "image_id": row.image_id,
+        "labels": [int(label) for label in row.labels],
+        "draws": row.draws,
+        "image_sha256": row.image_hash,
+        **{name: None if each is None else encode_votes(each) for name, each in votes.items()},
+    }
+
+
 def decode_votes(data: bytes, draws: int, run: Provenance) -> DrawVotes:
-    """Return the votes of this many draws; bytes that do not fit the run raise `InvalidInputError`."""
+    """The votes of this many draws; bytes that do not fit the run raise `InvalidInputError`."""
     width, dtype = _layout(run)
     if len(data) != draws * width * dtype.itemsize:
         one = f"{run.k_max} labels" if run.k_max is not None else f"sets of {len(run.label_names)} labels"
@@ -144,16 +157,33 @@ def decode_votes(data: bytes, draws: int, run: Provenance) -> DrawVotes:
     return LabelSets(array, len(run.label_names)) if run.rule == "threshold" else array
 
 
+def consist_of(ids: Sequence[str], voted: Sequence[str], failures: Sequence[ImageFailure]) -> bool:
+    """Whether the images with votes and those that failed, each in order, are exactly these images."""
+    failed = dict.fromkeys(failure.image_id for failure in failures)
+    in_order = list(failed) == [i for i in ids if i in failed] and len(failed) == len(failures)
+    return in_order and list(voted) == [i for i in ids if i not in failed]
+
+
+def check_rows(rows: Sequence[VoteRow], failures: Sequence[ImageFailure], ids: Sequence[str], run: Provenance) -> None:
+    """Raises `InvalidInputError` unless these are votes and failures of exactly these images, and fit the run."""
+    if not consist_of(ids, [row.image_id for row in rows], failures):
+        raise InvalidInputError(f"votes must hold the images {list(ids)}, in this order, each once.")
+    for row in rows:
+        try:
+            check_row(row, run)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"image {row.image_id!r} cannot be stored: it has {error}") from error
+
+
 def check_row(row: VoteRow, run: Provenance) -> None:
     """Raises `InvalidInputError` unless the labels, draws and votes of the row fit the run."""
     check_head(row.labels, row.draws, run)
     _check_votes(row.votes, row.draws, run)
     if (row.pilot is None) != (run.pilot_draws == 0):
         raise InvalidInputError(f"{'no' if row.pilot is None else 'some'} pilot draws, expected {run.pilot_draws}.")
-    if row.pilot is not None:
-        _check_votes(row.pilot, run.pilot_draws, run)
-    if row.bare is not None:
-        _check_votes(row.bare, 1, run)
+    for votes, draws in ((row.pilot, run.pilot_draws), (row.bare, 1)):
+        if votes is not None:
+            _check_votes(votes, draws, run)
 
 
 def check_head(labels: tuple[int, ...], draws: int, run: Provenance) -> None:
