@@ -1,9 +1,7 @@
 """Draws packed into batches, and batches run with bounded memory: votes are collected a few behind the device.
 
-Rows of consecutive images share a batch, since noise is keyed draw by draw.
-
-Where image failures are recorded, a batch that fails is run again in parts, down to the one draw that fails alone.
-Which images fail therefore never depends on the batches.
+Rows of consecutive images share a batch, since noise is keyed draw by draw. A batch that fails is run again in parts,
+down to the one draw that fails alone: which images fail never depends on the batches.
 """
 
 import operator
@@ -33,7 +31,7 @@ _DEVICE_VALUES = 1 << 27  # input values of a batch that fill an accelerator wit
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """The draws `first_draw`, `first_draw` + 1, ... of one image, `draws` of them."""
+    """The draws of one image from `first_draw` on."""
 
     image_id: str  # for messages
     key: bytes  # the 128-bit noise key
@@ -45,7 +43,7 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """`rows` consecutive draws of one job; the first of them is `start` draws into the job."""
+    """`rows` consecutive draws of a job, from `start` draws into it."""
 
     job: Job
     start: int
@@ -93,10 +91,7 @@ class Batch:
 def pack(segments: Iterable[Segment], size: Callable[[Job], int]) -> Iterator[Batch]:
     """Every row of every segment exactly once, in order, in batches as full as the image shapes allow.
 
-    Args:
-        segments: The rows to pack; the next segment is taken only when its rows are due.
-        size: The number of rows of a batch that starts with this job; called for each batch, since the size shrinks
-            when the device runs out of memory.
+    The next segment is taken only when its rows are due; `size` is called for each batch, since it may shrink.
 
     >>> jobs = [Job(name, bytes(16), np.zeros((3, 4, 4)), first_draw=0, draws=5) for name in ("cat", "dog")]
     >>> batches = pack([Segment(job, 0, job.draws) for job in jobs], size=lambda job: 4)
@@ -126,10 +121,7 @@ def _kind(job: Job) -> tuple[Any, Any]:
 
 
 class Sizer:
-    """The number of rows per batch; the limit falls when the device runs out of memory and never rises again.
-
-    On a CPU each of the `lanes` that share a batch gets rows for its caches.
-    """
+    """The rows per batch: on a CPU for the caches of each lane. The limit falls when memory runs out, and stays."""
 
     def __init__(self, batch_size: BatchSize, *, on_cpu: bool, lanes: int = 1) -> None:
         self._lanes = lanes if on_cpu else 0
@@ -189,19 +181,14 @@ class _Pending:
     votes: NDArray[np.integer]
     event: Any  # None where they have arrived
 
-    def table(self) -> NDArray[np.integer]:
-        """The votes, once they have arrived."""
-        if self.event is not None:
-            self.event.synchronize()
-        return self.votes
 
-
+@dataclass(eq=False)
 class _Tally:
     """The votes of one job as they arrive, or its failure."""
 
-    def __init__(self, votes: Rows) -> None:
-        self.votes, self.missing = votes, len(votes)
-        self.failure: ImageFailure | None = None
+    votes: Rows
+    missing: int
+    failure: ImageFailure | None = None
 
 
 class VoteStream:
@@ -233,10 +220,9 @@ class VoteStream:
         self._success: Batch | None = None  # the latest draw that succeeded
 
     def outcomes(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Rows | ImageFailure]]:
-        """Each job with its votes (draws, width) or its failure, in order.
+        """Each job with its votes (draws, width) or its failure, in order; the next job is taken when its rows are due.
 
-        Memory holds a few batches and the votes themselves; the next job is taken only when its rows are due. The noise
-        of a draw depends neither on how draws are packed nor on a batch that had to be halved.
+        The noise of a draw depends neither on how draws are packed nor on a batch that had to be halved.
         """
         for batch, prepared in self._ahead(pack(map(self._open, jobs), self._rows)):
             for pending in self._launch(batch, prepared):
@@ -260,11 +246,10 @@ class VoteStream:
             yield before
 
     def _open(self, job: Job) -> Segment:
-        self._tallies[job] = _Tally(np.empty((job.draws, self._width), dtype=self._dtype))
+        self._tallies[job] = _Tally(np.empty((job.draws, self._width), dtype=self._dtype), job.draws)
         return Segment(job, 0, job.draws)
 
     def _rows(self, job: Job) -> int:
-        """The rows of a batch of images like this job's."""
         return min(self._sizer.rows(job), self._most_rows)
 
     def _size(self, batch: Batch) -> int:
@@ -272,8 +257,8 @@ class VoteStream:
         return self._rows(batch.segments[0].job) if self._padded else batch.rows
 
     def _launch(self, batch: Batch, prepared: "Future[Any] | None") -> Iterator[_Pending]:
-        """Run a batch; in halves if memory runs out, in parts if it fails."""
-        waiting = deque([batch])
+        """Run a batch; in halves if memory runs out, in parts if it fails: then one of them must fail alone."""
+        waiting, failed = deque([batch]), None
         while waiting:
             part = self._without_failed_jobs(waiting.popleft())
             if part is None:
@@ -285,10 +270,15 @@ class VoteStream:
             if isinstance(outcome, _Pending):
                 yield outcome
             elif _is_out_of_memory(outcome):
-                self._shrink(part)
+                if (size := self._size(part)) == 1:
+                    raise _make_error(part, "has no memory for even one noisy image; use a smaller image or model")
+                self._sizer.halve(size)
                 waiting.appendleft(part)
             else:
+                failed = failed or outcome
                 waiting.extendleft(reversed(self._batches_to_retry(part, outcome)))
+        if failed and not self._record and batch.noisy().all():
+            raise _make_error(batch, _describe_error(failed)) from failed
 
     def _without_failed_jobs(self, batch: Batch) -> Batch | None:
         """The segments of a batch whose jobs have not failed yet; None if there are none."""
@@ -298,15 +288,14 @@ class VoteStream:
 
     def _batches_to_retry(self, batch: Batch, error: Exception) -> list[Batch]:
         """What to run in place of a failed batch; nothing after a single draw, whose job has then failed."""
-        recorded = self._record or not batch.noisy().all()
-        if _is_device_error(error) or not recorded:
-            raise self._locate_error(batch, error) from error
+        if _is_device_error(error):
+            raise _make_error(batch, _describe_error(error)) from error
         self._collect_all()  # an earlier draw of the same job may have failed as well
         if self._without_failed_jobs(batch) is not batch:
             return [batch]
         if batch.rows > 1:
             return batch.parts()
-        self._fail(batch, _describe_error(error))
+        self._fail(batch, _describe_error(error), error)
         return []
 
     def _collect_all(self) -> None:
@@ -314,10 +303,12 @@ class VoteStream:
             self._collect(self._queue.popleft())
 
     def _collect(self, pending: _Pending) -> None:
-        """Add the votes of a batch to their jobs."""
-        table, row = pending.table(), 0
+        """Add the votes of a batch to their jobs, once they have arrived."""
+        if pending.event is not None:
+            pending.event.synchronize()
+        row = 0
         for segment in pending.batch.segments:
-            self._add(segment, table[row : row + segment.rows])
+            self._add(segment, pending.votes[row : row + segment.rows])
             row += segment.rows
 
     def _add(self, segment: Segment, table: NDArray[np.integer]) -> None:
@@ -331,10 +322,10 @@ class VoteStream:
             tally.missing -= segment.rows
             self._success = _single_draw(segment, 0)
 
-    def _fail(self, draw: Batch, problem: str) -> None:
+    def _fail(self, draw: Batch, problem: str, error: Exception | None = None) -> None:
         """Record the failure of one draw for its job, if the classifier still works elsewhere."""
         if not self._record and draw.noisy().all():
-            raise _make_error(draw, problem)
+            raise _make_error(draw, problem) from error
         if not self._succeeds(self._success or draw.black()):
             other = f"image {_image_id(self._success)!r}, which worked before" if self._success else "a black image"
             raise _make_error(draw, f"{problem}; it now also fails on {other}, so no image is to blame")
@@ -360,21 +351,11 @@ class VoteStream:
     def _succeeds(self, batch: Batch) -> bool:
         """Whether the classifier returns finite scores for this batch."""
         outcome = self._run(batch)
-        return isinstance(outcome, _Pending) and bool(outcome.table()[: batch.rows, -1].all())
-
-    def _shrink(self, batch: Batch) -> None:
-        size = self._size(batch)
-        if size == 1:
-            raise _make_error(batch, "has no memory for even one noisy image; use a smaller image or model")
-        self._sizer.halve(size)
-
-    def _locate_error(self, batch: Batch, error: Exception) -> ModelError:
-        """The error with the first draw that fails alone, or with the batch's first image if no part fails alone."""
-        for part in [] if _is_device_error(error) else batch.parts():
-            outcome = self._run(part)
-            if isinstance(outcome, Exception) and not _is_out_of_memory(outcome):
-                return self._locate_error(part, outcome)
-        return _make_error(batch, _describe_error(error))
+        if not isinstance(outcome, _Pending):
+            return False
+        if outcome.event is not None:
+            outcome.event.synchronize()
+        return bool(outcome.votes[: batch.rows, -1].all())
 
 
 def _single_draw(segment: Segment, row: int) -> Batch:
@@ -398,26 +379,21 @@ def _describe_error(error: Exception) -> str:
     return f"failed: {message if len(message) <= _LONGEST else message[:_LONGEST] + ' ...'}"
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def _is_out_of_memory(error: BaseException | None) -> bool:
     """Whether memory ran out, also where a library reported it or a compiler wrapped it."""
-    return any(
-        isinstance(cause, MemoryError)
-        or type(cause).__name__ == "OutOfMemoryError"  # torch's
-        or any(words in message for words in _MEMORY_ERRORS)
-        for cause, message in _causes(error)
-    )
-
-
-def _is_device_error(error: Exception) -> bool:
-    """Whether the device or its software broke, so that no image is to blame."""
-    return any(
-        type(cause).__name__ in _COMPILER_ERRORS or any(words in message for words in _DEVICE_ERRORS)
-        for cause, message in _causes(error)
-    )
-
-
-def _causes(error: BaseException | None) -> Iterator[tuple[BaseException, str]]:
-    """The error and everything that it came from, each with its message in lower case."""
     while error is not None:
-        yield error, str(error).lower()
+        if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # Python's and torch's
+            return True
+        if any(words in str(error).lower() for words in _MEMORY_ERRORS):
+            return True
         error = error.__cause__ or error.__context__
+    return False
+
+
+def _is_device_error(error: BaseException | None) -> bool:
+    """Whether the device or its software broke, so that no image is to blame."""
+    while error is not None:
+        if type(error).__name__ in _COMPILER_ERRORS or any(words in str(error).lower() for words in _DEVICE_ERRORS):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
