@@ -27,8 +27,7 @@ from multiguard.data.sample import Sample
 from multiguard.models import Classifier, load
 from multiguard.smooth import AdaptivePlan, Smoother, vote_dataset
 from multiguard.smooth.noise_source import key_words, noise_key
-from multiguard.smooth.philox import standard_normal
-from multiguard.smooth.torch_engine import pack_labels
+from multiguard.smooth.torch_engine import pack_labels, standard_normal
 from multiguard.votes import read_votes
 
 ROUNDS = 4

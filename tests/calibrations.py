@@ -3,7 +3,7 @@
 from multiguard.evaluate import CalibrateConfig, Calibration
 from multiguard.evaluate.calibration import classifier_facts
 from multiguard.smooth import Smoother
-from multiguard.smooth.calibrated import execution_facts
+from multiguard.smooth.predictor import execution_facts
 
 
 def calibration_of(smoother: Smoother, recall=0.8, radius=0.25, **changes) -> Calibration:

@@ -12,7 +12,7 @@ from multiguard.io.config import to_tree
 from multiguard.io.records import encode_checked
 from multiguard.models import load, spec
 from multiguard.smooth import Smoother
-from multiguard.smooth.calibrated import shipped_name
+from multiguard.smooth.predictor import shipped_name
 
 MODEL = "coco-0.5"
 PHOTO = "src/multiguard/data/photos/cat.jpg"

@@ -16,9 +16,8 @@ from multiguard.serve import ServeConfig, Service
 from multiguard.serve.access import listen
 from multiguard.serve.app import make_server
 from multiguard.smooth import Smoother
-from multiguard.smooth.calibrated import Calibrated
 from multiguard.smooth.config import PredictConfig
-from multiguard.smooth.predictor import Predictor
+from multiguard.smooth.predictor import Calibrated, Predictor
 
 LABELS = ("red", "green", "blue", "grey")
 SIZE = 8

@@ -17,7 +17,7 @@ from multiguard.certify.stopping import outlooks
 from multiguard.data.image import image_hash
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.models import load
-from multiguard.smooth import AdaptivePlan, Smoother, adaptive, vote_dataset
+from multiguard.smooth import AdaptivePlan, Smoother, schedule, vote_dataset
 from multiguard.votes import LabelSets, read_votes
 
 TOP_K = AdaptivePlan(TopK(2, 2), radii=(0.1, 0.4), max_draws=300, alpha=0.01)
@@ -86,7 +86,7 @@ def test_processes(tmp_path, monkeypatch, killed):
     """Other processes decide the same, and if one of them is killed this one decides."""
     images, one = Images(12), smoother()
     vote_dataset(one, images, tmp_path / "one", adaptive=TOP_K, noise_seed=1)
-    monkeypatch.setattr(adaptive, "_processes", lambda device: 2)
+    monkeypatch.setattr(schedule, "_processes", lambda device: 2)
     workers = set()
 
     def executor(*given, **options):

@@ -8,7 +8,7 @@ from tests.calibrations import calibration_of
 from multiguard.certify import label_radii
 from multiguard.errors import InvalidInputError
 from multiguard.smooth import Smoother
-from multiguard.smooth.calibrated import Calibrated, LiveCalibrated
+from multiguard.smooth.predictor import Calibrated, LiveCalibrated
 
 NAMES = ("cat", "dog", "emu")
 IMAGE = np.array([1.2, 0.6, 0.0])

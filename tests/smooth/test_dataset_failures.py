@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from bad_draws import failing, smoother_of
-from test_rounds import PLAN, is_image
+from test_schedule import PLAN, is_image
 from torch import Tensor
 from toy import Images, linear
 

@@ -12,10 +12,10 @@ from multiguard.certify import BandAblation, Gaussian, PixelAblation, Threshold,
 from multiguard.certify.noise import HIDDEN
 from multiguard.errors import InvalidInputError
 from multiguard.models import load
-from multiguard.smooth import Smoother, philox, vote_dataset
-from multiguard.smooth.adaptive import AdaptivePlan
+from multiguard.smooth import Smoother, torch_engine, vote_dataset
 from multiguard.smooth.noise_source import DEVICE_PHILOX, HOST_PHILOX, hidden_pixels, noise_scale
 from multiguard.smooth.prediction import LivePrediction
+from multiguard.smooth.schedule import AdaptivePlan
 from multiguard.votes import read_votes
 
 SMALLEST_P = 1e-4  # of each seeded test; a sampler that is wrong fails by many orders of magnitude
@@ -96,8 +96,8 @@ def test_equal_words(monkeypatch):
     kept = [np.flatnonzero(~row).tolist() for row in hidden_pixels(words, keep=3)]
     assert kept == [[0, 1, 4], [0, 1, 2]]
     equal = torch.zeros((2, 6), dtype=torch.int32)
-    monkeypatch.setattr(philox, "_words_at", lambda *_: (equal,) * 4)
-    noisy = philox.device_noise(PixelAblation(2, 6))(torch.ones(2, 1, 2, 3), equal, equal[:, 0], torch.ones(2))
+    monkeypatch.setattr(torch_engine, "_words_at", lambda *_: (equal,) * 4)
+    noisy = torch_engine.device_noise(PixelAblation(2, 6))(torch.ones(2, 1, 2, 3), equal, equal[:, 0], torch.ones(2))
     assert noisy.flatten(1).tolist() == [[1, 1, -1, -1, -1, -1]] * 2
 
 

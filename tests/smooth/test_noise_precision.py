@@ -9,7 +9,7 @@ from scipy import stats
 
 from multiguard.certify import Gaussian
 from multiguard.smooth.noise_source import HostNoise, _box_muller, _Words, key_words, noise_key
-from multiguard.smooth.philox import _radius, philox4x32, standard_normal
+from multiguard.smooth.torch_engine import _radius, philox4x32, standard_normal
 
 PAIRS = 1 << 18
 SMALLEST_P = 1e-4  # of each seeded test

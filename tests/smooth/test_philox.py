@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from multiguard.smooth.noise_source import key_words, noise_key
-from multiguard.smooth.philox import _radius, philox4x32, standard_normal
+from multiguard.smooth.torch_engine import _radius, philox4x32, standard_normal
 
 # Random123's kat_vectors for philox4x32, 10 rounds: counter, key, result.
 KNOWN_ANSWERS = [

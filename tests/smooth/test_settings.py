@@ -13,7 +13,7 @@ from multiguard.models import Classifier
 from multiguard.models.denoiser import FFDNet, denoise_first
 from multiguard.models.onnx import OnnxNetwork
 from multiguard.smooth import Smoother
-from multiguard.smooth.settings import resolve_settings
+from multiguard.smooth.config import resolve_settings
 
 OPTIONS = ("k_max", "score_threshold", "device", "precision", "channels_last", "compile", "noise_source")
 

@@ -35,7 +35,7 @@ from multiguard.models.denoiser import denoised_checksum
 from multiguard.models.loading import load_model, runs_code, weights_checksum
 from multiguard.report import draw_attack, write_attack_table
 from multiguard.smooth import Smoother
-from multiguard.smooth.settings import execution
+from multiguard.smooth.dataset import execution
 from multiguard.version import __version__
 
 if TYPE_CHECKING:

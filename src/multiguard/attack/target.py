@@ -13,10 +13,9 @@ from multiguard.errors import ModelError
 from multiguard.models.classifier import check_scores
 from multiguard.models.torch_model import TorchClassifier
 from multiguard.smooth import Smoother
+from multiguard.smooth.config import score_limit
 from multiguard.smooth.noise_source import HOST_PHILOX, HostNoise, Stream, key_words
-from multiguard.smooth.philox import device_noise
-from multiguard.smooth.settings import score_limit
-from multiguard.smooth.torch_engine import DTYPES, image_tensor, to_pixels
+from multiguard.smooth.torch_engine import DTYPES, device_noise, image_tensor, to_pixels
 
 Scores = NDArray[np.float32]
 Returned = NDArray[np.bool_]

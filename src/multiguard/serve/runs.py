@@ -22,9 +22,8 @@ from multiguard.evaluate.attacks import evaluated_size
 from multiguard.serve.answer import Task
 from multiguard.serve.live_page import slider_radii
 from multiguard.smooth import LivePrediction
-from multiguard.smooth.calibrated import LiveCalibrated
 from multiguard.smooth.prediction import LiveVotes
-from multiguard.smooth.predictor import Predictor
+from multiguard.smooth.predictor import LiveCalibrated, Predictor
 
 if TYPE_CHECKING:
     from multiguard.attack import AdversarialBatch

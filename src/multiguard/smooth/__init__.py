@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from multiguard.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from multiguard.smooth.adaptive import AdaptivePlan
+    from multiguard.smooth.config import Precision, Settings
     from multiguard.smooth.dataset import vote_dataset
     from multiguard.smooth.noise_source import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
     from multiguard.smooth.prediction import LivePrediction, Prediction
-    from multiguard.smooth.settings import Precision, Settings
+    from multiguard.smooth.schedule import AdaptivePlan
     from multiguard.smooth.smoother import Smoother
 
 __all__ = [
@@ -28,11 +28,11 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "adaptive": ["AdaptivePlan"],
+        "schedule": ["AdaptivePlan"],
         "dataset": ["vote_dataset"],
         "noise_source": ["DEVICE_PHILOX", "HOST_PHILOX", "NoiseSource"],
         "prediction": ["LivePrediction", "Prediction"],
-        "settings": ["Precision", "Settings"],
+        "config": ["Precision", "Settings"],
         "smoother": ["Smoother"],
     },
 )

@@ -1,28 +1,39 @@
-"""How a classifier is sampled, and how images are predicted, as configs."""
+"""How a classifier is sampled and executed, and how images are predicted: configs, and the settings made from them."""
 
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal
+from shutil import which
+from typing import Annotated, Any, Literal, get_args
 
+import numpy as np
 from msgspec import Meta
 from msgspec.structs import fields
 
-from multiguard.certify.arguments import check_radii
+from multiguard.certify import Rule, RuleName
+from multiguard.certify.arguments import check_count, check_fraction, check_radii
 from multiguard.certify.noise import NO_NOISE, Noise, given_noise
-from multiguard.certify.rules import Rule, RuleName, default_rule
-from multiguard.errors import InvalidInputError
+from multiguard.certify.rules import default_rule
+from multiguard.errors import InvalidInputError, ModelError
 from multiguard.io.config import Config, Count, Draws, Fraction, NotNegative, Side, Threads, described
+from multiguard.models.classifier import Classifier, is_module
+from multiguard.smooth.noise_source import DEVICE_PHILOX, HOST_PHILOX, NoiseSource
+from multiguard.votes.types import DEFAULT_RANKS, vote_dtype
 
 DEFAULT_DRAWS, _DEFAULT_MAX_DRAWS = 1000, 10_000
 _DEFAULT_PILOT_DRAWS = 100
+_DEFAULT_SCORE_THRESHOLD = 0.5
+_CHANNELS = 3
+Precision = Literal["float32", "bfloat16", "float16"]
 
 _Device = Annotated[
     str,
     Meta(pattern=r"^(cpu|mps|(cuda|xpu)(:\d{1,4})?)$", title="one of cpu, cuda, cuda:N, mps, xpu, xpu:N"),
 ]
 Device = Annotated[_Device | None, described("Where the model runs, such as cpu or cuda:1 [a GPU, if any].")]
-Precision = Annotated[
-    Literal["float32", "bfloat16", "float16"] | None, described("Arithmetic of the model [float32; on a GPU bfloat16].")
-]
+PrecisionOption = Annotated[Precision | None, described("Arithmetic of the model [float32; on a GPU bfloat16].")]
 Clamp = Annotated[bool, described("Clamp noisy images to [0, 1] first.")]
 ScoreThreshold = Annotated[
     Fraction | None, described("For threshold: the probability from which the model returns a label [0.5].")
@@ -59,7 +70,7 @@ class VoteConfig(Config, frozen=True):
     k_max: Annotated[Count | None, described("Ranked labels kept per draw: the largest k' [10, or all].")] = None
     batch_size: Annotated[Count | None, described("Noisy images per batch [what fits].")] = None
     device: Device = None
-    precision: Precision = None
+    precision: PrecisionOption = None
     clamp: Clamp = False
     shard_images: Annotated[Count, described("Images per file: what an interruption costs at most.")] = 64
     readers: Annotated[Threads, described("Threads that decode images.", "workers")] = 2
@@ -166,7 +177,7 @@ class PredictConfig(Config, frozen=True):
     size: Annotated[Side | None, described("Height and width of the images [the model's].")] = None
     device: Device = None
     precision: Annotated[
-        Literal["float32", "bfloat16", "float16"] | None,
+        Precision | None,
         described("Arithmetic of the model [bfloat16 where the device has it, or float32]."),
     ] = None
     clamp: Clamp = False
@@ -212,3 +223,159 @@ def named_noise(sigma: float | None, noise: str | None) -> str | None:
         given = f"sigma is {sigma}" if noise is None else f"noise is {noise}"
         raise InvalidInputError(f"{given}; without noise there is no certificate: take one above 0")
     return text
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the classifier is executed; the certificate is about exactly this, so all of it is in the provenance.
+
+    >>> from multiguard.models import load
+    >>> from multiguard.smooth import Smoother
+    >>> f = load(lambda x: x.flatten(1)[:, :4], labels=list("abcd"), output="logits")
+    >>> settings = Smoother(f, sigma=0.5, device="cpu").settings
+    >>> settings.k_max, settings.precision, settings.rule_name
+    (4, 'float32', 'top-k')
+    """
+
+    noise: Noise  # in the unit of the input, which for images is that of pixels in [0, 1]
+    k_max: int | None  # K', the number of ranked labels kept per draw; None if f returns sets
+    score_threshold: float | None  # f returns the labels with at least this probability; None for ranked labels
+    device: str  # "cpu", "cuda:1"
+    noise_source: NoiseSource
+    precision: Precision  # float32, or the dtype of autocast
+    channels_last: bool  # whether images and weights are stored channels last
+    compiled: bool  # whether torch.compile compiles the classifier
+    noise_compiled: bool  # whether torch.compile compiles the noise made on the device
+    clamp: bool  # whether f clamps the noisy input to [0, 1]
+
+    @property
+    def rule_name(self) -> RuleName:
+        """The rule that these votes can certify: "top-k" for ranked labels, "threshold" for sets."""
+        return "top-k" if self.score_threshold is None else "threshold"
+
+    def check_rule(self, rule: Rule, num_labels: int) -> None:
+        """Raises `InvalidInputError` unless these votes can certify this rule."""
+        if not isinstance(rule, Rule):
+            raise InvalidInputError(f"rule is {rule!r}; give TopK(k, k_prime=...) or Threshold(t).")
+        if rule.ranked != (self.score_threshold is None):
+            votes = "ranked labels" if self.score_threshold is None else "sets of labels"
+            raise InvalidInputError(
+                f"{rule} does not fit this smoother, whose votes are {votes}; score_threshold makes sets, for "
+                "Threshold(t), and k_max ranked labels, for TopK and Threshold(t, k_prime=...)."
+            )
+        rule.check(num_labels)
+        rule.check_ranks(self.k_max)
+
+
+def resolve_settings(
+    classifier: Classifier,
+    noise: Noise,
+    k_max: int | None,
+    score_threshold: float | None,
+    device: Any,
+    clamp: bool,
+    precision: Precision | None,
+    channels_last: bool | None,
+    compile: bool | None,  # noqa: A002 - torch's own word
+    noise_source: NoiseSource | None,
+) -> Settings:
+    """The settings with every option checked; options left at None follow the device."""
+    resolved, labels = resolve_device(classifier, device), len(classifier.label_names)
+    cuda = resolved.startswith("cuda")
+    known = (None, *getattr(classifier.network, "precisions", ("float32",)))
+    ignored = {"precision": precision not in known, "channels_last": channels_last, "compile": compile}
+    inside = _runs_in_torch(classifier, [name for name, given in ignored.items() if given])
+    fast = inside and cuda
+    vote_dtype(labels)  # refuses more labels than votes can hold
+    if k_max is not None and score_threshold is not None:
+        raise InvalidInputError("k_max keeps ranked labels and score_threshold makes sets of labels; give one of them.")
+    source = noise_source or (DEVICE_PHILOX if cuda else HOST_PHILOX)
+    check_choice("noise_source", source, get_args(NoiseSource))
+    if clamp and noise.whole:
+        raise InvalidInputError(f"clamp must be left out with the noise {noise}: hidden pixels would become black")
+    check_choice("precision", precision := precision or ("bfloat16" if fast else "float32"), get_args(Precision))
+    ranks = check_count("k_max", min(DEFAULT_RANKS, labels) if k_max is None else k_max, labels)
+    noise.check_float32()
+    settings = Settings(
+        noise=noise,
+        k_max=ranks if score_threshold is None else None,
+        score_threshold=None if score_threshold is None else check_fraction("score_threshold", score_threshold),
+        device=resolved,
+        noise_source=source,
+        precision=precision,
+        channels_last=bool(inside and (cuda or convolutional(classifier)) if channels_last is None else channels_last),
+        compiled=(fast and is_module(classifier.network)) if compile is None else compile,
+        noise_compiled=cuda if compile is None else compile,
+        clamp=clamp,
+    )
+    if score_threshold is not None:
+        score_limit(classifier, score_threshold)
+    if classifier.image_size is not None:
+        noise.check_shape(f"an image of {classifier.name}", (_CHANNELS, *classifier.image_size))
+    return settings
+
+
+def score_limit(classifier: Classifier, score_threshold: float) -> float:
+    """The float32 that scores are compared with: the threshold itself, or its logit where scores are logits."""
+    if classifier.output is None:
+        kinds = "--output logits or probabilities (output=...)"
+        raise ModelError(f"{classifier.name}: a score threshold needs to know what its scores are; declare {kinds}")
+    logit = math.log(score_threshold) - math.log1p(-score_threshold)
+    return float(np.float32(score_threshold if classifier.output == "probabilities" else logit))
+
+
+def convolutional(classifier: Classifier) -> bool:
+    """Whether the classifier is a torch module with convolutions, which are faster channels last."""
+    return is_module(classifier) and any(weights.ndim == 4 for weights in classifier.module().parameters())
+
+
+def _runs_in_torch(classifier: Classifier, options: Sequence[str]) -> bool:
+    """Whether torch runs the classifier; if not, options of torch are refused: no record may claim one without effect.
+
+    onnxruntime or scikit-learn may run the classifier, or the one behind a denoiser.
+    """
+    outside = classifier.takes == "arrays" or (is_module(classifier) and classifier.module().has_arrays)
+    if outside and options:
+        raise InvalidInputError(
+            f"{classifier.name} runs outside torch (onnxruntime, scikit-learn), in its own precision; leave out "
+            f"{', '.join(options)}."
+        )
+    return classifier.takes == "tensors" and not outside
+
+
+def in_torch(classifier: Classifier, device: Any, noise_source: NoiseSource | None, options: Sequence[Any]) -> bool:
+    """Whether to run the torch form of a classifier of arrays: on a GPU, or with options of torch."""
+    if noise_source == DEVICE_PHILOX:
+        return True
+    if not getattr(classifier.network, "has_torch_form", False):
+        return False
+    gpu = has_gpu() if device is None else not str(device).startswith("cpu")
+    return gpu or any(option not in (None, False, *classifier.network.precisions) for option in options)  # type: ignore[attr-defined]
+
+
+def resolve_device(classifier: Classifier, device: Any) -> str:
+    """The device; by default CUDA if available. One that cannot be used is refused; arrays are on the CPU."""
+    if classifier.takes == "tensors":
+        from multiguard.smooth.torch_engine import torch_device
+
+        return str(torch_device(device))
+    if classifier.takes == "arrays" and device is not None and str(device) != "cpu":
+        raise InvalidInputError(f"device is {device}, and {classifier.name} takes arrays, on the CPU; leave it out")
+    return "cpu" if device is None else str(device)
+
+
+def has_gpu() -> bool:
+    """Whether torch may find a GPU; asking it takes seconds."""
+    found = which("nvidia-smi") is not None or Path("/dev/nvidiactl").exists()
+    return found and find_spec("torch") is not None
+
+
+def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """Raises `InvalidInputError` unless the value is one of the choices."""
+    if value not in choices:
+        raise InvalidInputError(f"{name} must be one of {', '.join(choices)}, not {value!r}.")
+
+
+def score_threshold(rule: RuleName, given: float | None) -> float | None:
+    """The probability from which the base classifier returns a label; None for the top-k rule, unless one is given."""
+    return _DEFAULT_SCORE_THRESHOLD if rule == "threshold" and given is None else given

@@ -1,5 +1,9 @@
 """Voting on a dataset: images are decoded ahead of the device, draws are packed, shards are written behind it."""
 
+import hashlib
+import json
+import platform
+import sys
 import time
 import warnings
 from collections import deque
@@ -21,17 +25,19 @@ from multiguard.data.sample import Dataset, Sample
 from multiguard.errors import DataError, ImageError, ImageFailure, InvalidInputError, ModelError, VotesError
 from multiguard.io.files import check_content
 from multiguard.io.lock import folder_lock, this_rank
-from multiguard.smooth.config import DEFAULT_DRAWS
+from multiguard.io.names import shorten_names
+from multiguard.models.classifier import Classifier
+from multiguard.smooth.config import DEFAULT_DRAWS, check_choice
 from multiguard.smooth.noise_source import resolve_seed
-from multiguard.smooth.rounds import Scheme, ShardImages, ShardVoter, ShardVotes
-from multiguard.smooth.settings import check_choice, make_provenance
+from multiguard.smooth.schedule import Scheme, ShardImages, ShardVoter, ShardVotes
 from multiguard.smooth.smoother import Smoother
 from multiguard.smooth.stream import check_draws, whole_number
+from multiguard.version import __version__
 from multiguard.votes import Manifest, Provenance, Votes, VotesWriter, read_votes
 
 if TYPE_CHECKING:
-    from multiguard.smooth.adaptive import AdaptivePlan
     from multiguard.smooth.cluster import Team
+    from multiguard.smooth.schedule import AdaptivePlan
 
 Progress = Callable[[int, int], None]
 OnError = Literal["stop", "record"]
@@ -333,7 +339,7 @@ def _scheme(
     stops: tuple[int, ...] = (DEFAULT_DRAWS if draws is None else draws,)
     stopping = None
     if adaptive is not None:
-        from multiguard.smooth.adaptive import Stopping
+        from multiguard.smooth.schedule import Stopping
 
         labels = len(smoother.classifier.label_names)
         stops, stopping = adaptive.stops, Stopping(adaptive, smoother, labels, labelled=labelled)
@@ -443,3 +449,87 @@ def _check_pixels(sample: Sample) -> None:
             f"holds values from {image.min():g} to {image.max():g}; an image of {image.dtype} must lie in [0, 1]: "
             "divide it by 255, and leave normalisation to the classifier.",
         )
+
+
+_MODEL_LIBRARIES = ("timm", "transformers", "onnxruntime")
+
+
+def make_provenance(
+    smoother: Smoother,
+    dataset: Dataset,
+    scheme: Scheme,
+    first_image_hash: str,
+    classifier_hash: str | None = None,
+    *,
+    resumable: bool = True,
+) -> Provenance:
+    """Everything that determines the votes of this run, read from the classifier as it is now.
+
+    `first_image_hash` is that of the first usable image; `classifier_hash` the `state_hash`, if just computed.
+    Refuses a dataset whose labels are not the classifier's, and in a resumable run a function without a name.
+    """
+    classifier, stopping = smoother.classifier, scheme.stopping
+    if resumable:
+        classifier.check_named()
+    _check_labels(dataset, classifier)
+    return Provenance(
+        model=classifier.name,
+        weights_hash=classifier.weights_hash,
+        classifier_hash=classifier_hash or classifier.state_hash(),
+        code_hash=classifier.code_hash,
+        trained_noise=classifier.trained_noise,
+        output=classifier.output,
+        label_names=classifier.label_names,
+        dataset=dataset.name,
+        image_ids=dataset.ids,
+        labelled=scheme.labelled,
+        truth_hash=_truth_hash(dataset) if scheme.labelled else None,
+        first_image_hash=first_image_hash,
+        draws=scheme.stops[-1],
+        earlier_draws=(),
+        pilot_draws=scheme.pilot_draws,
+        stops=scheme.stops if stopping else None,
+        stopping=stopping.record if stopping else None,
+        noise_seed=scheme.noise_seed,
+        **execution(smoother),
+    )
+
+
+def execution(smoother: Smoother) -> dict[str, Any]:
+    """How and where the classifier runs, by the names of `Provenance`."""
+    settings, in_tensors = smoother.settings, smoother.classifier.takes == "tensors"
+    libraries = (*(("torch",) if in_tensors else ()), "numpy", *_MODEL_LIBRARIES)
+    if in_tensors:
+        from multiguard.smooth.torch_engine import torch_execution
+
+        machine = torch_execution(settings.device)
+    else:
+        engine = getattr(smoother.classifier.network, "engine", "arrays")
+        machine = {"tf32_matmul": False, "tf32_convolution": False, "device": f"cpu {platform.machine()}, {engine}"}
+        if engine == "openvino":
+            libraries = (*libraries, engine)
+    return {
+        **vars(settings),
+        "rule": settings.rule_name,
+        **machine,
+        "versions": {
+            "multiguard": __version__,
+            "python": platform.python_version(),
+            **{name: str(sys.modules[name].__version__) for name in libraries if name in sys.modules},
+        },
+    }
+
+
+def _check_labels(dataset: Dataset, classifier: Classifier) -> None:
+    if tuple(dataset.label_names) != classifier.label_names:
+        raise InvalidInputError(
+            f"the dataset {dataset.name!r} and the classifier {classifier.name!r} must have the same labels in the "
+            f"same order, not {' and '.join(shorten_names(each.label_names, 4) for each in (dataset, classifier))}."
+        )
+
+
+def _truth_hash(dataset: Dataset) -> str | None:
+    """The sha256 of every image's labels, in order; None if they are known only after decoding."""
+    if (labels := getattr(dataset, "labels", None)) is None:
+        return None
+    return hashlib.sha256(json.dumps([sorted(int(label) for label in each) for each in labels]).encode()).hexdigest()

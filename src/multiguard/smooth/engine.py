@@ -12,8 +12,8 @@ from multiguard.data.image import image_hash
 from multiguard.errors import InvalidInputError
 from multiguard.models.classifier import Classifier, check_scores
 from multiguard.models.onnx import processors
+from multiguard.smooth.config import Settings, score_limit
 from multiguard.smooth.noise_source import HostNoise, Pixels
-from multiguard.smooth.settings import Settings, score_limit
 from multiguard.smooth.stream import Batch, Job
 
 Image = Any  # an array, or a torch tensor

@@ -2,7 +2,7 @@
 
 Two counter-based sources compute it, so a draw can be made alone, in any order, in any batch and on any worker:
 `HOST_PHILOX` on a CPU (NumPy's Philox4x64-10, made here) and `DEVICE_PHILOX` on an accelerator (Philox4x32-10, made
-where the model runs: `smooth.philox`). Box-Muller makes Gaussian values of their words.
+where the model runs: `smooth.torch_engine`). Box-Muller makes Gaussian values of their words.
 
 torch's own CPU generator is not used: it keeps 32 bits of the seed, so about one pair of 100,000 separately seeded
 draws would share its noise, and the binomial bounds need independent draws.

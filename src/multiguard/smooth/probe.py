@@ -19,8 +19,8 @@ from multiguard.data.in_memory import MemoryDataset
 from multiguard.data.sample import Dataset
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.classifier import Classifier
+from multiguard.smooth.config import Settings, score_limit
 from multiguard.smooth.engine import Engine, to_pixels
-from multiguard.smooth.settings import Settings, score_limit
 from multiguard.smooth.stream import Batch, Job, Segment
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ from multiguard.io.names import shorten_names
 from multiguard.io.progress import Report, progress_bar, time_words
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.loading import load
+from multiguard.smooth.config import Precision, Settings, in_torch, resolve_device, resolve_settings
 from multiguard.smooth.engine import Engine, Image, content_id, image_array, make_engine, to_pixels
 from multiguard.smooth.noise_source import NoiseSource, Stream, noise_key, resolve_seed
 from multiguard.smooth.prediction import LivePrediction, Prediction, best_of, confirm_labels
 from multiguard.smooth.probe import check_unit, probe
-from multiguard.smooth.settings import Precision, Settings, in_torch, resolve_device, resolve_settings
 from multiguard.smooth.stream import (
     MAX_ROWS,
     Batch,
@@ -45,8 +45,8 @@ from multiguard.votes.types import DrawVotes, LabelSets, as_array, packed_width,
 
 if TYPE_CHECKING:
     from multiguard.evaluate import Results
-    from multiguard.smooth.calibrated import Calibrated
     from multiguard.smooth.dataset import VoteRun
+    from multiguard.smooth.predictor import Calibrated
 
 _MANY_DRAWS, _LONG = 2000, 10.0  # from which it is worth a batch to say how long they take, and seconds to mention
 
@@ -359,7 +359,7 @@ class Smoother:
         """
         if self.noise.positions is not None:
             return self._predict_by_positions(image, rule, self.noise.positions, image_id)
-        from multiguard.smooth.adaptive import AdaptivePlan
+        from multiguard.smooth.schedule import AdaptivePlan
 
         most = check_draws(draws)
         options: dict[str, Any] = {"pilot_draws": pilot_draws, "alpha": alpha, "image_id": image_id}
@@ -463,7 +463,7 @@ class Smoother:
         config = CertifyConfig(alpha=alpha, methods=tuple(methods or ())).with_rule(rule)
         plan = None
         if adaptive:
-            from multiguard.smooth.adaptive import AdaptivePlan
+            from multiguard.smooth.schedule import AdaptivePlan
 
             plan = AdaptivePlan(rule, self.noise.default_radii if radii is None else tuple(radii), max_draws, alpha)
         run = VoteRun(
@@ -530,8 +530,8 @@ class Smoother:
         ('dog',)
         """
         from multiguard.evaluate.calibration import CALIBRATION_NAME, CalibrateConfig, calibrate
-        from multiguard.smooth.calibrated import Calibrated
         from multiguard.smooth.dataset import VoteRun, check_labels, open_data
+        from multiguard.smooth.predictor import Calibrated
 
         config = CalibrateConfig(recall, radius, wrong, confidence, tuple(k_prime), new_draws, seed)
         dataset = open_data(self, data)

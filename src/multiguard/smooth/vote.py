@@ -20,11 +20,10 @@ from multiguard.io.records import encode_json
 from multiguard.models.classifier import Classifier
 from multiguard.models.config import ModelConfig
 from multiguard.models.loading import chosen_noise, folder_noise, load_model, square_size, unnamed_labels
-from multiguard.smooth.adaptive import AdaptivePlan
-from multiguard.smooth.config import ClusterConfig, VoteConfig
+from multiguard.smooth.config import ClusterConfig, VoteConfig, score_threshold
 from multiguard.smooth.dataset import VoteRun, no_progress, no_stop
 from multiguard.smooth.probe import expectations
-from multiguard.smooth.settings import score_threshold
+from multiguard.smooth.schedule import AdaptivePlan
 from multiguard.smooth.smoother import Smoother
 from multiguard.votes import Votes, read_votes
 from multiguard.votes.folder import SOURCE_FILE, check_votes_folder, discard_votes, read_source, with_seeds
