@@ -35,7 +35,15 @@ from multiguard.certify import (
     certified_radii_batch,
     hits_from_ranked,
 )
-from multiguard.evaluate import Scores, attack_curves, method_curve, read_attacks, read_certificates, set_scores
+from multiguard.evaluate import (
+    Attacks,
+    Scores,
+    attack_curves,
+    method_curve,
+    read_attacks,
+    read_certificates,
+    set_scores,
+)
 from multiguard.evaluate.scores import Averaging
 from multiguard.io.rounding import down_to_digits, percent_value, plain
 from multiguard.report import canvas
@@ -46,7 +54,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAGE = Path("docs/attackers.md")
-RECIPES = ("digits-l1", "digits-pixels", "digits-patch")
+RECIPES = ("digits-patch", "digits-pixels", "digits-l1")
 SIDES = (0, 16, 32, 48)  # of patches on MS-COCO; 32 x 32 is 2 % of the image
 SIDE = 32
 _WHITE = 3  # the l1-norm of a pixel of three channels from black to white
@@ -55,10 +63,13 @@ TOP_K = ((1, 3), (3, 3), (3, 5), (5, 5), (3, 10), (5, 10), (8, 10))  # k', k
 SHARES = (0.33, 0.36, 0.4, 0.45, 0.5, 0.6)  # t; the patch owns 0.317 of the bands
 RANKS = (1, 3, 5, 8, 10)  # k' of the sets that ranked votes give
 SHOWN = (0.4, 0.5)  # the t in the table of rules
+DIGITS_SHOWN = 2  # radii of each attacker on the page
+_NONE_BROKEN = "No certificate was broken"  # the beginning of such a verdict
 # Certified precision at certified recall, both over all labels, for a patch of 2 % of an MS-COCO image: Jacob, Xiang
 # and Mittal, PatchDEMUX, CVPR 2025.
 PATCHDEMUX = {0.5: 0.50, 0.75: 0.22}
 NORMS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25)
+NORMS_SHOWN = (0.0, 0.5, 1.0)
 L1_RULE, L1_METHODS = TopK(k=10, k_prime=3), ("joint", "coupled", "paper", "independent", "jia")
 
 
@@ -73,7 +84,7 @@ def main() -> None:
     if options.evidence is not None:
         made |= coco_blocks(options.evidence, options.page.parent)
     if options.digits is not None:
-        made |= {name: digits_block(options.digits / name) for name in RECIPES if (options.digits / name).is_dir()}
+        made["digits"] = digits_block([options.digits / name for name in RECIPES], options.page.parent)
     options.page.write_text(blocks.filled(options.page.read_text(encoding="utf-8"), made), encoding="utf-8")
     print(f"{options.page}: {', '.join(made) or 'nothing'}")
 
@@ -105,7 +116,7 @@ def coco_blocks(evidence: Path, docs: Path) -> dict[str, str]:
         svg_figure(lambda: pairs_figure(every), docs / "images", "patch-pairs")
     if (evidence / "coco-l1" / "votes").is_dir():
         run = read_votes(evidence / "coco-l1" / "votes")
-        made |= {"l1-votes": votes_words(run), "l1-methods": l1_table(run)}
+        made |= {"l1-votes": votes_words(run), "l1-methods": l1_table(run, docs)}
     return made
 
 
@@ -206,8 +217,8 @@ def pairs_figure(every: Sequence[Candidate]) -> "Figure":
     return figure
 
 
-def l1_table(run: Votes) -> str:
-    """Certified recall of every method against l1-norms, and what the norms are."""
+def l1_table(run: Votes, docs: Path) -> str:
+    """Certified recall of every method against l1-norms: a few here, all in a file, and there what the norms are."""
     noise = run.provenance.noise
     assert isinstance(noise, Uniform)
     votes = [row.ranked for row in run]
@@ -215,7 +226,10 @@ def l1_table(run: Votes) -> str:
     for method in L1_METHODS:
         scores = certified_scores(run, votes, L1_RULE, method, NORMS)["mean"]
         rows.append([method, *(percent_value(float(value)) for value in scores.recall)])
-    return markdown(["method", *(f"l1-norm {plain(radius)}" for radius in NORMS)], rows)
+    heads = ["method", *(f"l1-norm {plain(radius)}" for radius in NORMS)]
+    shown = [0, *(1 + NORMS.index(radius) for radius in NORMS_SHOWN)]
+    few = [[line[column] for column in shown] for line in [heads, *rows[1:]]]
+    return f"{markdown(few[0], few[1:])}\n\nEvery norm: {csv_link(docs, 'attackers-l1', heads, rows)}."
 
 
 def votes_words(run: Votes) -> str:
@@ -229,20 +243,36 @@ def votes_words(run: Votes) -> str:
     )
 
 
-def digits_block(folder: Path) -> str:
-    """Certified and attacked recall of one run on digits at every radius that was attacked."""
-    attacks, certificates = read_attacks(folder / "attack"), read_certificates(folder / "certificates")
+def digits_block(folders: Sequence[Path], docs: Path) -> str:
+    """Certified and attacked recall of runs on digits: the smallest radii of each here, all in a file."""
+    shown: list[list[str]] = []
+    every: list[list[str]] = []
+    broken = []
+    for folder in folders:
+        attacks = read_attacks(folder / "attack")
+        rows, words = digits_rows(attacks, folder), verdict(attacks)
+        run = f"{attacks.noise}, {rule_words(attacks.config.rule)}, {attacks.methods[0]}"
+        shown += [[row[0], *row[3:]] for row in rows[1 : 1 + DIGITS_SHOWN]]
+        every += [[run, *row, words] for row in rows]
+        broken += [] if words.startswith(_NONE_BROKEN.lower()) else [words]
+    what, left = "the attacker may change", "after the attack"
+    heads = ["run", what, "that is", "certified recall", "certified recall, attacked images", left, "verdict"]
+    link = csv_link(docs, "attackers-digits", heads, every)
+    table = markdown([what, "certified recall", left], shown)
+    return f"{table}\n\n{'; '.join(broken) or _NONE_BROKEN}. Every radius: {link}."
+
+
+def digits_rows(attacks: Attacks, folder: Path) -> list[list[str]]:
+    """A row for each radius that was attacked: of all images, and of those that were attacked."""
+    certificates = read_certificates(folder / "certificates").certificates
     curve, noise, method = attack_curves(attacks)[0], attacks.noise, attacks.methods[0]
-    every = method_curve(certificates.certificates, method, curve.radius).scores
+    every = method_curve(certificates, method, curve.radius).scores
     columns = (every.recall, curve.certified[method], list(curve.reached.values())[-1])
     rows = []
     for radius, proved, same, left in zip(curve.radius, *columns, strict=True):
         size = [noise.describe(radius), share_words(noise, radius)] if radius else ["nothing", ""]
         rows.append([*size, percent_value(proved), percent_value(same), percent_value(left, ROUND_CEILING)])
-    heads = ["the attacker may change", "that is", f"certified recall, {every.images} images"]
-    heads += [f"certified recall, {len(attacks.images)} of them", "these after the attack"]
-    what = f"`{noise}`, {rule_words(attacks.config.rule)}, method {method}: {verdict(attacks)}."
-    return f"{markdown(heads, rows, words=2)}\n\n{what}"
+    return rows
 
 
 def rule_words(rule: Rule) -> str:

@@ -66,9 +66,9 @@ def test_pairs(monkeypatch):
 def test_l1(tmp_path):
     """A row per method; norms are said in words."""
     run = random_votes(tmp_path, draws=40, noise=Uniform(1.0))
-    rows = cells(attackers.l1_table(run))
+    rows = cells(attackers.l1_table(run, tmp_path))
     assert next(iter(rows)) == "method"
     assert set(attackers.L1_METHODS) < set(rows)
-    assert rows["that is"][2] == "one pixel by 16 % of its range"
+    assert "one pixel by 16 % of its range" in (tmp_path / "results" / "attackers-l1.csv").read_text()
     assert attackers.share_words(PixelAblation(4, 1024), 20) == "1.9 % of the pixels"
     assert attackers.share_words(BandAblation(40, 224), 32) == "2 % of the image"
