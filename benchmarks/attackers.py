@@ -46,7 +46,7 @@ from multiguard.evaluate import (
 )
 from multiguard.evaluate.scores import Averaging
 from multiguard.io.rounding import down_to_digits, percent_value, plain
-from multiguard.report import canvas
+from multiguard.report import figures
 from multiguard.report.words import verdict
 from multiguard.votes import Votes, read_votes
 
@@ -204,16 +204,16 @@ def frontier(every: Sequence[Candidate], side: int) -> list[tuple[float, float]]
 def pairs_figure(every: Sequence[Candidate]) -> "Figure":
     """The frontier of each side, and the points of PatchDEMUX."""
     title, subtitle = "Certified precision and recall against a patch", "Over all labels; the best of all rules tried."
-    figure, (axes,) = canvas.new_figure(title, subtitle, height=_HEIGHT, legend_rows=1)
-    for side, stroke in zip(SIDES, canvas.distinct_strokes(len(SIDES)), strict=True):
+    figure, (axes,) = figures.new_figure(title, subtitle, height=_HEIGHT, legend_rows=1)
+    for side, stroke in zip(SIDES, figures.distinct_strokes(len(SIDES)), strict=True):
         recall, precision = zip(*frontier(every, side), strict=True)
         name = f"any {side} x {side} patch" if side else "no patch"
-        canvas.draw_staircase(axes, recall, precision, stroke, name, markevery=1)
+        figures.draw_line(axes, recall, precision, stroke, name, markevery=1, **figures.PROVED)
     recalls, precisions = ([100 * each for each in half] for half in (PATCHDEMUX, PATCHDEMUX.values()))
-    axes.scatter(recalls, precisions, marker="*", s=70, color=canvas.INK, label="PatchDEMUX, about 2 %")
-    canvas.style_axes(axes, "", x="certified recall, %", y="certified precision, %")
+    axes.scatter(recalls, precisions, marker="*", s=70, color=figures.INK, label="PatchDEMUX, about 2 %")
+    figures.style_axes(axes, "", x="certified recall, %", y="certified precision, %")
     axes.set_xlim(0, 100)
-    canvas.add_legend(figure, axes, height=_HEIGHT, ncols=len(SIDES) + 1)
+    figures.add_legend(figure, axes, height=_HEIGHT, ncols=len(SIDES) + 1)
     return figure
 
 

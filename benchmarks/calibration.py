@@ -34,7 +34,7 @@ from multiguard.evaluate import CalibrateConfig, Calibration, calibrate, read_ca
 from multiguard.evaluate.calibration import Part
 from multiguard.evaluate.risk import Risk
 from multiguard.io.rounding import percent_value, plain, plain_percent, round_up
-from multiguard.report import canvas
+from multiguard.report import figures
 from multiguard.votes import Votes, read_votes
 from multiguard.votes.folder import read_source
 
@@ -336,16 +336,16 @@ def _figure(made: dict[tuple[int, float | None, float, float], Calibration], sho
     title = f"Labels returned for a promised recall, {len(shown.votes)} test images of MS-COCO"
     how = f"On average, m = {FEW_DRAWS} fresh draws, {shown.votes.provenance.noise.words}."
     subtitle = f"{how} A missing point: nothing can be promised."
-    figure, axes = canvas.new_figure(title, subtitle, height=_HEIGHT, legend_rows=1, widths=[1, 1])
+    figure, axes = figures.new_figure(title, subtitle, height=_HEIGHT, legend_rows=1, widths=[1, 1])
     panels = (("(a)  Labels returned without attack", 5), ("(b)  Wrong labels at most under attack", 6))
     for each, (name, column) in zip(axes, panels, strict=True):
-        for recall, stroke in zip(RECALLS, canvas.distinct_strokes(len(RECALLS)), strict=True):
+        for recall, stroke in zip(RECALLS, figures.distinct_strokes(len(RECALLS)), strict=True):
             few = [(key[3], _row(*key, one, shown)) for key, one in made.items()
                    if key[:3] == (FEW_DRAWS, None, recall)]  # fmt: skip
             x, y = [radius for radius, _ in few], [float(row[column]) for _, row in few]
-            canvas.draw_line(each, x, y, stroke, f"{plain_percent(recall)} % recall", markevery=1)
-        canvas.style_axes(each, name, x="R (ℓ₂-norm of the perturbation)", y="labels")
-    canvas.add_legend(figure, axes[0], height=_HEIGHT, ncols=len(RECALLS))
+            figures.draw_line(each, x, y, stroke, f"{plain_percent(recall)} % recall", markevery=1)
+        figures.style_axes(each, name, x="R (ℓ₂-norm of the perturbation)", y="labels")
+    figures.add_legend(figure, axes[0], height=_HEIGHT, ncols=len(RECALLS))
     return figure
 
 

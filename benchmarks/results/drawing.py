@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from multiguard.certify.arguments import Floats
 from multiguard.io.files import require_folder
-from multiguard.report import canvas
-from multiguard.report.canvas import distinct_strokes
+from multiguard.report import figures
+from multiguard.report.figures import distinct_strokes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,8 +46,8 @@ def curves_figure(folder: Path, name: str, title: str, subtitle: str, panels: Se
 def svg_figure(draw: "Callable[[], Figure]", folder: Path, name: str) -> Path:
     """A figure in the style of the report, as `name.svg`."""
     require_folder(folder)
-    with canvas.fixed_style():
-        (path,) = canvas.save(draw(), folder, name, ["svg"])
+    with figures.fixed_style():
+        (path,) = figures.save(draw(), folder, name, ["svg"])
     text = _PATH.sub(lambda match: _DIGITS.sub(r"\1", match[0]), path.read_text(encoding="utf-8"))  # two decimals do
     path.write_text(text, encoding="utf-8")
     return path
@@ -55,21 +55,21 @@ def svg_figure(draw: "Callable[[], Figure]", folder: Path, name: str) -> Path:
 
 def _figure(title: str, subtitle: str, panels: Sequence[Panel]) -> "Figure":
     names = [name for name, _ in panels[0].lines]
-    columns = canvas.legend_columns(names)
+    columns = figures.legend_columns(names)
     rows, widths = -(-len(names) // columns), [1] * len(panels)
-    figure, axes = canvas.new_figure(title, subtitle, height=_HEIGHT, legend_rows=rows, widths=widths)
+    figure, axes = figures.new_figure(title, subtitle, height=_HEIGHT, legend_rows=rows, widths=widths)
     for each, panel, letter in zip(axes, panels, "abcd", strict=False):
         _draw_panel(each, panel, f"({letter})  {panel.title}" if len(panels) > 1 else panel.title)
-    canvas.add_legend(figure, axes[0], height=_HEIGHT, ncols=columns)
+    figures.add_legend(figure, axes[0], height=_HEIGHT, ncols=columns)
     return figure
 
 
 def _draw_panel(axes: "Axes", panel: Panel, title: str) -> None:
     for (name, values), stroke in zip(panel.lines, distinct_strokes(len(panel.lines)), strict=True):
-        canvas.draw_staircase(axes, panel.radius, values, stroke, name)
+        figures.draw_line(axes, panel.radius, values, stroke, name, **figures.PROVED)
     low = min(float(values.min()) for _, values in panel.lines)
-    canvas.style_axes(axes, title, x=_AXIS, y=panel.unit)
+    figures.style_axes(axes, title, x=_AXIS, y=panel.unit)
     axes.set_xlim(0, float(panel.radius[-1]))
     if low < 0:
         axes.set_ylim(bottom=1.15 * low)
-        axes.axhline(0, color=canvas.QUIET, linewidth=0.8)
+        axes.axhline(0, color=figures.QUIET, linewidth=0.8)

@@ -13,7 +13,7 @@ from benchmarks.results.sources import ALPHA, MAIN, Source, kept_rows
 from multiguard.certify import Gaussian, Method, TopK
 from multiguard.certify.stopping import outlooks
 from multiguard.io.rounding import percent_value, plain
-from multiguard.report import canvas
+from multiguard.report import figures
 from multiguard.smooth import AdaptivePlan
 
 if TYPE_CHECKING:
@@ -119,11 +119,11 @@ def tradeoff_figure(points: Sequence[Point], subtitle: str) -> "Figure":
     """A line for each kind of draws; a logarithmic axis of draws spreads the small numbers."""
     lines = list(dict.fromkeys(point.line for point in points))
     title = "Certified recall against the number of draws"
-    figure, (axes,) = canvas.new_figure(title, subtitle, height=_HEIGHT, legend_rows=1)
-    for line, stroke in zip(lines, canvas.distinct_strokes(len(lines)), strict=True):
+    figure, (axes,) = figures.new_figure(title, subtitle, height=_HEIGHT, legend_rows=1)
+    for line, stroke in zip(lines, figures.distinct_strokes(len(lines)), strict=True):
         own = sorted((point.mean, 100 * point.recall) for point in points if point.line == line)
-        canvas.draw_line(axes, [x for x, _ in own], [y for _, y in own], stroke, line, markevery=1)
-    canvas.style_axes(axes, "", x="mean draws per image", y="certified recall, %")
+        figures.draw_line(axes, [x for x, _ in own], [y for _, y in own], stroke, line, markevery=1)
+    figures.style_axes(axes, "", x="mean draws per image", y="certified recall, %")
     recalls, draws = [100 * point.recall for point in points], [point.mean for point in points]
     axes.set_ylim(min(recalls) - 1, max(recalls) + 1)
     axes.set_xscale("log")
@@ -132,5 +132,5 @@ def tradeoff_figure(points: Sequence[Point], subtitle: str) -> "Figure":
     shown = [n for n in ticks if min(draws) / 1.15 <= n <= max(draws) * 1.15]
     axes.set_xticks(shown, [f"{n:,}" for n in shown])
     axes.set_xticks([], minor=True)
-    canvas.add_legend(figure, axes, height=_HEIGHT, ncols=canvas.legend_columns(lines))
+    figures.add_legend(figure, axes, height=_HEIGHT, ncols=figures.legend_columns(lines))
     return figure

@@ -16,7 +16,7 @@ from benchmarks.results.tradeoff import mean_draws, replayed
 from multiguard.certify import Method
 from multiguard.certify.arguments import Floats
 from multiguard.io.rounding import percent_value, plain
-from multiguard.report import canvas
+from multiguard.report import figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -129,12 +129,12 @@ def _at(values: Floats) -> tuple[float, float]:
 
 
 def _figure(steps: Sequence[Step], subtitle: str) -> "Figure":
-    figure, axes = canvas.new_figure("What each step is worth", subtitle, height=_HEIGHT, widths=[1, 1], fit=True)
+    figure, axes = figures.new_figure("What each step is worth", subtitle, height=_HEIGHT, widths=[1, 1], fit=True)
     for place, (each, radius) in enumerate(zip(axes, _AT, strict=True)):
         _draw(each, steps, place)
-        canvas.style_axes(each, f"({'ab'[place]})  R = {plain(radius)}", x="certified recall, %", y="")
+        figures.style_axes(each, f"({'ab'[place]})  R = {plain(radius)}", x="certified recall, %", y="")
         each.set_xlim(0, 100 * max(step.recall[place] for step in steps) + 24)
-        each.grid(axis="x", color=canvas.RULE, linewidth=0.6)
+        each.grid(axis="x", color=figures.RULE, linewidth=0.6)
         each.grid(axis="y", visible=False)
         each.set_ylim(len(steps) - 0.5, -0.5)
     return figure
@@ -142,14 +142,14 @@ def _figure(steps: Sequence[Step], subtitle: str) -> "Figure":
 
 def _draw(axes: "Axes", steps: Sequence[Step], place: int) -> None:
     """A bar for each step, from where the one before ended."""
-    colours = [stroke["light"] for stroke in canvas.distinct_strokes(8)]
+    colours = [stroke["light"] for stroke in figures.distinct_strokes(8)]
     before = 0.0
     for row, step in enumerate(steps):
         now, first = 100 * step.recall[place], row == 0
         colour = _GREY if first or not step.same else colours[0] if now >= before else colours[7]
         axes.barh(row, now - before, left=before, height=0.62, color=colour)
         end = row + 1.31 if row + 1 < len(steps) else row + 0.31
-        axes.plot([now, now], [row - 0.31, end], color=canvas.QUIET, linewidth=0.7)
+        axes.plot([now, now], [row - 0.31, end], color=figures.QUIET, linewidth=0.7)
         gain = "" if first else f"  ({_points((now - before) / 100)})"
         axes.text(max(now, before) + 1, row, f"{percent_value(step.recall[place])}{gain}", va="center", fontsize=8)
         before = now

@@ -8,7 +8,7 @@ from benchmarks.results.sources import Source, open_arrays
 from benchmarks.results.tradeoff import Point, mean_draws, replayed, tradeoff_figure
 
 from multiguard.certify import TopK
-from multiguard.report.canvas import fixed_style
+from multiguard.report.figures import fixed_style
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from multiguard.attack import outcomes as attack_outcomes
 from multiguard.errors import FolderInUseError
 from multiguard.evaluate import CertifyConfig, certify_votes, read_attacks, read_certificates
 from multiguard.io.files import write_atomically
-from multiguard.report import outputs
+from multiguard.report import reports
 from multiguard.votes import read_votes
 
 MEMORY = Path("/dev/shm")
@@ -64,8 +64,8 @@ def commands(inputs, monkeypatch):
     def k_of(study):
         return study.main.certificates.config.rule.k
 
-    monkeypatch.setattr(outputs, "draw_figures", lambda study, folder: two_files("png")(k_of(study), folder))
-    monkeypatch.setattr(outputs, "write_tables", lambda study, folder: two_files("csv")(k_of(study), folder))
+    monkeypatch.setattr(reports, "draw_figures", lambda study, folder: two_files("png")(k_of(study), folder))
+    monkeypatch.setattr(reports, "write_tables", lambda study, folder: two_files("csv")(k_of(study), folder))
     monkeypatch.setattr(attack_outcomes, "draw_attack", lambda attacks, folder: None)
     monkeypatch.setattr(attack_outcomes, "_prepare", lambda config, *_: (config, None, None))
     monkeypatch.setattr(attack_outcomes, "attack_results", lambda *_: top_k_attacks())

@@ -52,16 +52,10 @@ def unlabelled(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 
 @pytest.fixture(scope="session")
-def hostile_unlabelled(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    return unlabelled_study(tmp_path_factory.mktemp("hostile-unlabelled"), swept=False, **HOSTILE_NAMES)
-
-
-@pytest.fixture(scope="session")
-def pages(study, hostile_study, threshold, unlabelled, hostile_unlabelled, tmp_path_factory) -> dict[str, Path]:
+def pages(study, hostile_study, threshold, unlabelled, tmp_path_factory) -> dict[str, Path]:
     """The page of every kind of study, two of them with images, by its name."""
     folder = tmp_path_factory.mktemp("pages")
-    studies = {"labelled": study, "hostile": hostile_study, "threshold": threshold}
-    studies |= {"unlabelled": unlabelled, "hostile unlabelled": hostile_unlabelled}
+    studies = {"labelled": study, "hostile": hostile_study, "threshold": threshold, "unlabelled": unlabelled}
     for name, each in studies.items():
         images = NoiseImages(each.main.certificates.ids, side=40) if name in ("labelled", "threshold") else None
         write_page(each, folder / f"{name}.html", images=images)

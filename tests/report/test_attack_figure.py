@@ -9,8 +9,7 @@ from tests.evaluate.attack_cases import threshold_attacks, top_k_attacks
 
 from multiguard.evaluate import attack_curves
 from multiguard.report import draw_attack, write_attack_table
-from multiguard.report.canvas import fixed_style
-from multiguard.report.figures import attack_figure
+from multiguard.report.figures import attack_figure, fixed_style
 from multiguard.report.words import verdict
 
 
@@ -31,12 +30,6 @@ def test_verdict_of_few_draws():
     seems = replace(attacks, images=(replace(attacks.images[0], proved=claimed),))
     assert "more seem broken, but so few draws cannot confirm it: 1 (joint)" in verdict(seems)
     assert verdict(replace(seems, draws=5)).endswith("5 draws could not confirm these as broken in any case: 1 (joint)")
-
-
-def test_verdict_of_flat_gradients():
-    """The verdict says at how many images gradients led nowhere."""
-    text = verdict(replace(top_k_attacks(), flat=2))
-    assert text.endswith("; gradients were 0 or not finite at some steps of 2 images")
 
 
 @pytest.mark.parametrize("case", [top_k_attacks, threshold_attacks])

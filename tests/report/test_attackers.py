@@ -3,9 +3,8 @@
 import json
 import re
 
-import numpy as np
 import pytest
-from tests.report.studies import UNLABELLED, make_run
+from tests.report.studies import make_run
 
 from multiguard.certify import BandAblation, Gaussian, PixelAblation, Uniform
 from multiguard.errors import InvalidInputError
@@ -32,19 +31,6 @@ def test_units():
     for noise in NOISES:
         assert noise.unit_words == UNITS[noise.attacker]
         assert len(noise.unit_words) <= 80, "a line of a terminal"
-
-
-def test_sizes():
-    """A size is the fraction of the image, or how far all values can move at once."""
-    size = (32, 32)
-    assert PixelAblation(45, 1024).size_words(20, size)[0] == "1.9 %"
-    assert BandAblation(4, 32).size_words(3, size)[0] == "0.87 %", "9 of 1024 pixels"
-    assert BandAblation(4, 32).size_words(3, None)[0] == "9.3 %", "3 of 32 columns"
-    far = float(Gaussian(0.5).size_words(0.5, size)[0].split()[0]) / 255
-    assert far * np.sqrt(3 * 32 * 32) == pytest.approx(0.5, rel=0.05)
-    far = float(Uniform(0.5).size_words(1.5, size)[0].split()[0]) / 255
-    assert far * 3 * 32 * 32 == pytest.approx(1.5, rel=0.05)
-    assert Gaussian(0.5).size_words(0.5, None) is None
 
 
 def test_threats():
@@ -103,19 +89,3 @@ def test_comparison(runs, tmp_path):
     assert UNITS["patch"] in text
     assert "Patch side <i>R</i>" in text
     assert not any("draws" in note or "α" in note for note in board.notes)
-
-
-def test_unlabelled_bands(tmp_path):
-    """Without ground truth the votes of all bands choose the labels, and the page says so."""
-    run = make_run(tmp_path, noise=BandAblation(2, 12), **UNLABELLED | {"pilot_draws": 0})
-    write_page(Study(run), tmp_path / "page.html")
-    text = (tmp_path / "page.html").read_text()
-    assert "chosen by the votes of all bands" in text
-    assert "pilot draws per image" not in text
-
-
-def test_sweep_of_bands(tmp_path):
-    """Of bands each curve of a sweep holds for certain, the best one too; draws have an alpha."""
-    for noise, words in ((NOISES[-1], "holds for certain"), (NOISES[1], "is not covered by the probability")):
-        study = Study(make_run(tmp_path / noise.kind, noise=noise, swept={"k": [2]}))
-        assert words in {family.key: family.note for family in study.families}["k"]

@@ -14,7 +14,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, Results
 from multiguard.io.rounding import percent_value
 from multiguard.report import ReportConfig, compare_runs, write_comparison
-from multiguard.report.compare import difference_words
+from multiguard.report.reports import difference_words
 
 RADII = (0.0, 0.25, 0.5)
 
@@ -119,7 +119,7 @@ def test_without_truth(tmp_path) -> None:
     board = compared({"one": one, "other": other}, radii=RADII)
     assert [measure.word for measure in board.measures] == ["stay"]
     assert "labels that it predicts itself" in board.notes[1]
-    assert all(all(each.certificates.labels) for each in board.contenders)
+    assert all(all(each.run.certificates.labels) for each in board.contenders)
 
 
 def test_notes(runs, tmp_path) -> None:

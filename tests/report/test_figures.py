@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import warnings
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,9 +14,17 @@ from PIL import Image
 from tests.report.studies import LABELS, by_key, figure_text, make_run
 
 from multiguard.evaluate import set_scores
-from multiguard.report import Study, canvas, draw_figures
-from multiguard.report.canvas import distinct_strokes, draw_line, fixed_style, new_figure, ordered_strokes, save
-from multiguard.report.figures import family_figure, label_figure
+from multiguard.report import Study, draw_figures, figures
+from multiguard.report.figures import (
+    distinct_strokes,
+    draw_line,
+    family_figure,
+    fixed_style,
+    label_figure,
+    new_figure,
+    ordered_strokes,
+    save,
+)
 
 NAMES = ["methods", "k_prime", "k", "n", "alpha", "noise", "training", "labels"]
 
@@ -40,7 +47,7 @@ def test_formats_and_bytes(tmp_path: Path) -> None:
 
 def test_figures_of_each_kind(study: Study, threshold: Study, unlabelled: Study, tmp_path: Path, monkeypatch) -> None:
     """What has data is drawn, in the formats given."""
-    monkeypatch.setattr("multiguard.report.canvas._write", lambda figure, kind, file: file.write(kind.encode()))
+    monkeypatch.setattr("multiguard.report.figures._write", lambda figure, kind, file: file.write(kind.encode()))
     paths = draw_figures(study, tmp_path / "a", formats=["png"])
     assert [path.name for path in paths] == [f"{name}.png" for name in NAMES]
     assert {path.read_bytes() for path in paths} == {b"png"}
@@ -75,25 +82,6 @@ def test_staircase(kind: str, request) -> None:
             assert np.ptp(proved) > 0
 
 
-def test_staircase_of_bands(tmp_path: Path) -> None:
-    """A band has the steps of its curve: between two radii it is the one at the larger."""
-    banded = Study(make_run(tmp_path, bands=0.9))
-    with fixed_style():
-        figure = family_figure(banded, banded.families[0])
-    assert "90 % confidence" in figure_text(figure)
-    curve = banded.families[0].lines[0].curves["mean"]
-    low, high = (100 * end for end in curve.bands.precision)
-    outline = figure.axes[0].collections[0].get_paths()[0]
-    steps = np.flatnonzero(high[1:] > low[1:] + 1) + 1
-    assert len(steps)
-    for i in steps:
-        middle = curve.scores.radius[i - 1 : i + 1].mean()
-        inside = [
-            outline.contains_point((middle, y)) for y in (low[i] - 0.5, low[i] + 0.5, high[i] - 0.5, high[i] + 0.5)
-        ]
-        assert inside == [False, True, True, False]
-
-
 def test_ceiling_panel(threshold: Study) -> None:
     """A panel of ceilings counts labels, and its axis is cut off at 15."""
     with fixed_style():
@@ -118,20 +106,12 @@ def test_label_bars(study: Study) -> None:
         assert [bar.get_width() for bar in bars] == [percents[name][grid.index(radius)] for name in names]
 
 
-def test_label_claims(unlabelled: Study) -> None:
-    """The figure of labels says which labels these are and what holds together."""
-    with fixed_style():
-        words = figure_text(label_figure(unlabelled))
-    assert "for which pilot draws chose it" in words
-    assert "hold at once" in words
-
-
 def test_hostile_names(hostile_study: Study, tmp_path: Path) -> None:
     """Hostile names are drawn as they are and never become markup."""
     with fixed_style():
         family, figure = by_key(hostile_study)["noise"], label_figure(hostile_study)
-        paths = canvas.save(family_figure(hostile_study, family), tmp_path, "noise", ["svg"])
-        paths += canvas.save(figure, tmp_path, "labels", ["svg"])
+        paths = figures.save(family_figure(hostile_study, family), tmp_path, "noise", ["svg"])
+        paths += figures.save(figure, tmp_path, "labels", ["svg"])
     axes = figure.axes[0]
     shown = {text.get_text().rpartition("  (")[0] for text in axes.get_yticklabels()}
     assert {"a|b_c*d`e\\f$g$ #100% ~{x}^2", "<script>alert(1)</script>"} <= shown
@@ -167,16 +147,6 @@ def test_byte_order_marks(tmp_path) -> None:
         draw_line(axes, [0, 1], [0, 1], distinct_strokes(1)[0], "\ufeff")
         axes.legend()
         assert [path.suffix for path in save(figure, tmp_path, "f", ("pdf", "svg"))] == [".pdf", ".svg"]
-
-
-def test_long_legend(study: Study) -> None:
-    """A legend of long names stays inside the figure."""
-    family = by_key(study)["training"]
-    lines = [replace(line, name=f"{line.name}, adaptive, n up to 1000 (123.4 on average)") for line in family.lines * 2]
-    with fixed_style():
-        figure = family_figure(study, replace(family, lines=tuple(lines)))
-        figure.draw_without_rendering()
-        assert figure.legends[0].get_window_extent().x1 <= figure.bbox.x1
 
 
 def test_panels_inside(study: Study, threshold: Study) -> None:

@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 from tests.report.studies import ADAPTIVE, THRESHOLD, UNLABELLED, NoiseImages, changed, make_run
 
-from multiguard.certify import certified_size
 from multiguard.data import Sample
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import CertifyConfig
-from multiguard.io.rounding import percent_value, round_up
 from multiguard.report import Study, page, write_page
 from multiguard.report.thumbnails import MOST_ILLUSTRATED
 from multiguard.report.words import dataset_words, run_title, shared_command
@@ -56,16 +54,6 @@ def test_data(study: Study, text: str) -> None:
         assert image["predicted"] == list(certificates.predicted[index])
 
 
-def test_weakest_first(study: Study, text: str) -> None:
-    """Images come weakest first."""
-    certificates, found = study.main.certificates, []
-    for image in stored_data(text)["images"]:
-        index = certificates.ids.index(image["id"])
-        true, radii = len(certificates.labels[index]), certificates.radii["joint"][index]
-        found.append(int(certified_size(radii, 0.5)) / true if true else math.inf)
-    assert found == sorted(found)
-
-
 def test_partial_gallery(study: Study, text: str, tmp_path: Path) -> None:
     """A partial gallery has the weakest images."""
     part = page_text(study, tmp_path / "part.html", gallery=5)
@@ -101,13 +89,6 @@ def test_many_images(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_dataset_words(dataset: str, words: str) -> None:
     """A random sample of a dataset is described in words."""
     assert dataset_words(dataset, 12) == words
-
-
-def test_joint_caveat(study: Study, text: str, tmp_path: Path) -> None:
-    """With other methods beside joint, the page says that the method is to be chosen in advance."""
-    caveat = "joint splits α differently from the others, so another method may be slightly ahead at some radii"
-    assert caveat in text
-    assert caveat not in page_text(Study(study.beside["low noise"]), tmp_path / "alone.html")
 
 
 def test_infinite_radii(tmp_path: Path) -> None:
@@ -164,14 +145,6 @@ def test_tiny_alpha(tmp_path: Path) -> None:
     assert "of 9 images, at most 9e-12 in expectation" in guarantee
 
 
-def test_unknown_price(tmp_path: Path) -> None:
-    """Votes that do not say what the classifier returns without noise show the rest, and say so."""
-    text = page_text(Study(make_run(tmp_path, bare=False)), tmp_path / "report.html")
-    assert 'data-clean="smoothed"' in text
-    assert 'data-clean="bare"' not in text
-    assert "These votes do not say what the base classifier returns without noise" in text
-
-
 def test_names_without_folders(study: Study, tmp_path: Path) -> None:
     """The page has no absolute path, and calls the model by the name that it was opened by, if that is no path."""
     source = {"data": {"root": "/home/me/coco"}, "model": {"spec": "coco-0.5"}, "command": "multiguard vote --out /a/b"}
@@ -185,12 +158,6 @@ def test_names_without_folders(study: Study, tmp_path: Path) -> None:
     unnamed = replace(study.main, source={"model": {"spec": "/home/me/model"}})
     assert run_title(unnamed).startswith("Certified robustness of linear on")
     assert shared_command("multiguard 'x /home/me/y") == "multiguard 'x y"
-
-
-def test_stored_draws(tmp_path: Path) -> None:
-    """The page says how many draws are stored where fewer certify."""
-    run = make_run(tmp_path, config=CertifyConfig(k=5, k_prime=2, draws=50))
-    assert "n = 50 of 100 stored draws" in page_text(Study(run), tmp_path / "report.html")
 
 
 def test_provenance(study: Study, text: str) -> None:
@@ -242,17 +209,6 @@ def stored_images(text: str) -> str:
     return json.dumps(stored_data(text)["images"])
 
 
-def test_same_bytes(study: Study, text: str, tmp_path: Path) -> None:
-    """The same study gives the same page."""
-    assert page_text(study, tmp_path / "again.html") == text
-
-
-def test_absent_sections(tmp_path: Path) -> None:
-    """Sections without data are absent."""
-    text = page_text(Study(make_run(tmp_path / "a")), tmp_path / "report.html")
-    assert not re.search(r'id="(?:sweeps|runs)"|href="#(?:sweeps|runs)"', text)
-
-
 def test_ceilings_end(tmp_path: Path) -> None:
     """Ceilings end with the first that reaches the farthest radius."""
     main = make_run(tmp_path, images=3, **THRESHOLD)
@@ -283,28 +239,3 @@ def test_guarantee_by_kind(kind: dict, words: list[str], absent: list[str], tmp_
     guarantee = text.split('id="guarantee"')[1].split("</section>")[0]
     assert all(each in guarantee for each in words)
     assert not [each for each in absent if each in guarantee]
-
-
-def without_tags(study: Study, path: Path) -> str:
-    return re.sub(r"<[^>]*>", "", page_text(study, path))
-
-
-def test_nothing_predicted(tmp_path: Path) -> None:
-    """Images without a predicted label are left out and counted."""
-    study = Study(make_run(tmp_path, **THRESHOLD, **UNLABELLED, config=CertifyConfig(threshold=0.95)))
-    without = sum(not labels for labels in study.main.certificates.labels)
-    assert 1 < without < 12
-    words = f"{12 - without} images are averaged; {without} are left out because no label was predicted."
-    words += " What they return counts in the number of other labels."
-    assert words in without_tags(study, tmp_path / "report.html")
-
-
-def test_numbers_without_scripts(threshold: Study, tmp_path: Path) -> None:
-    """The headline numbers are there before any script runs."""
-    text = page_text(threshold, tmp_path / "report.html")
-    scores = threshold.main_curve("joint", "mean").scores
-    index = scores.radius.tolist().index(0.5)
-    ceiling = round_up(float(scores.false_ceiling[index]), 2)
-    assert re.findall(r'data-score="false_ceiling">([^<]*)<', text) == [ceiling, ceiling]
-    recall = percent_value(float(scores.recall[index]))
-    assert set(re.findall(r'data-score="recall">([^<]*)<', text)) == {recall}

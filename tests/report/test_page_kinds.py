@@ -20,7 +20,7 @@ from tests.report.browsing import (
     slide_to,
     table,
 )
-from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, changed, make_run
+from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, make_run
 
 from multiguard.certify import certified_size
 from multiguard.evaluate import CalibrateConfig, CertifyConfig, Curve, calibrate
@@ -94,26 +94,6 @@ def test_cards_with_ceilings(threshold: Study, pages: dict[str, Path], opened) -
             assert len(card["holding"]) == certified_size(true, grid[step])
 
 
-def test_all_labels_true(threshold: Study, tmp_path: Path, opened) -> None:
-    """If all labels are true, no other label is possible."""
-    certificates = threshold.main.certificates
-    every = tuple(range(len(certificates.label_names)))
-    index = next(index for index, own in enumerate(certificates.labels) if own)
-    full = {name: _with(values, index, np.zeros(len(every))) for name, values in certificates.radii.items()}
-    none = {name: _with(values, index, np.empty(0)) for name, values in certificates.false_radii.items()}
-    labels = _with(certificates.labels, index, every)
-    alone = _with(certificates.label_radii, index, np.zeros(len(every)))
-    main = changed(threshold.main, labels=labels, radii=full, false_radii=none, label_radii=alone)
-    write_page(Study(main), tmp_path / "report.html")
-    card = opened(tmp_path / "report.html").page.locator(f'.card[data-id="{certificates.ids[index]}"]')
-    assert card.locator(".ceiling").text_content() == "no wrong label is possible"
-    assert card.locator(".ceilings").count() == 0
-
-
-def _with(values, index: int, value: object) -> list:
-    return [value if at == index else own for at, own in enumerate(values)]
-
-
 def test_predicted_labels(unlabelled: Study, pages: dict[str, Path], opened) -> None:
     """Predicted labels have radii of their own, and unconfirmed ones are marked."""
     page, certificates = opened(pages["unlabelled"]).page, unlabelled.main.certificates
@@ -165,22 +145,6 @@ def test_adaptive_draws(unlabelled: Study, pages: dict[str, Path], opened) -> No
     provenance = page.locator("#provenance").inner_text()
     assert "40, 70, 100" in provenance
     assert "mean_draws" in provenance
-
-
-def test_hostile_names_unlabelled(hostile_unlabelled: Study, pages: dict[str, Path], opened) -> None:
-    """Hostile names stay text without labels, and nothing is fetched, on a phone in the dark."""
-    path, certificates = pages["hostile unlabelled"], hostile_unlabelled.main.certificates
-    visited = opened(path, width=390, scheme="dark")
-    page = visited.page
-    assert_quiet(visited, path)
-    assert_all_fits(page, 390)
-    page.locator("#show-all").click()
-    assert set(HOSTILE_IDS) <= set(shown_ids(page))
-    names = set(page.locator(".own .size").all_text_contents())
-    assert names == {HOSTILE_LABELS[label] for labels in certificates.labels for label in labels}
-    assert len(names & set(HOSTILE_LABELS[:6])) > 2
-    strangers = "document.querySelectorAll('main img, main script, [onerror], [onload]').length"
-    assert page.evaluate(strangers) == 0
 
 
 def test_labels_without_a_hit(tmp_path: Path, opened) -> None:

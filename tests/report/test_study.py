@@ -3,10 +3,7 @@
 import csv
 import json
 import re
-from collections import Counter
 from dataclasses import replace
-from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,10 +12,10 @@ from tests.report.studies import ADAPTIVE, SWEPT, UNLABELLED, NoiseImages, by_ke
 
 from multiguard.data.image import image_hash
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import CertifyConfig, certify_votes, curves, label_scores
-from multiguard.report import Study, draw_figures, write_page, write_tables
+from multiguard.evaluate import CertifyConfig, certify_votes
+from multiguard.report import Study, write_page, write_tables
 from multiguard.report.figures import family_figure, label_figure
-from multiguard.report.study import Family, FamilyKey
+from multiguard.report.study import Family
 
 FAILED = {2: "<script>alert(9)</script> & {{ 7 * 7 }}", 6: "the file is empty"}
 SENTENCE = "2 of 12 images could not be voted on and are left out."
@@ -109,32 +106,6 @@ def test_common_radii(study: Study, tmp_path) -> None:
     banded = Study(make_run(tmp_path / "a", bands=0.9), {"low": make_run(tmp_path / "b", sigma=0.25)})
     low, own = (line.curves["mean"].bands for line in by_key(banded)["noise"].lines)
     assert (low, own.level) == (None, 0.9)
-
-
-def test_stops(threshold: Study, unlabelled: Study) -> None:
-    """An adaptive run counts all of its images by their draws; a fixed n has no stops."""
-    assert unlabelled.stops == {40: 4, 70: 4, 100: 4}
-    assert threshold.stops == {}
-
-
-def test_computed_once(study: Study, tmp_path: Path, monkeypatch) -> None:
-    """Figures, tables and page share the curves of other runs and the scores of labels: each is computed once."""
-    study, calls = Study(study.main, study.beside), Counter()
-
-    def counted(function, name):
-        def call(*args, **kwargs):
-            calls[name] += 1
-            return function(*args, **kwargs)
-
-        return call
-
-    monkeypatch.setattr("multiguard.report.study.curves", counted(curves, "curves"))
-    monkeypatch.setattr("multiguard.report.study.label_scores", counted(label_scores, "label_scores"))
-    draw_figures(study, tmp_path / "figures", formats=[])
-    written = write_tables(study, tmp_path / "tables")
-    write_page(study, tmp_path / "report.html")
-    assert calls == {"curves": 2, "label_scores": 1}  # the two sigmas have different radii; all other runs share them
-    assert {path.stem for path in written} <= {*get_args(FamilyKey), "labels"}
 
 
 @pytest.fixture(scope="module")

@@ -35,14 +35,6 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_formats(folder: Path) -> None:
-    """Every table comes in both formats."""
-    names = ["alpha", "k", "k_prime", "labels", "methods", "n", "noise", "training"]
-    assert sorted(path.name for path in folder.iterdir()) == sorted(
-        f"{n}.{kind}" for n in names for kind in ("csv", "tex")
-    )
-
-
 @pytest.mark.parametrize("name", ["methods", "k", "k_prime", "n", "alpha"])
 def test_csv_exact(study: Study, folder: Path, name: str) -> None:
     """The CSV holds the curves without loss."""
@@ -83,11 +75,6 @@ def test_percent_rounded_down(folder: Path) -> None:
 
 def _body(text: str) -> list[str]:
     return [line for line in text.splitlines() if re.search(r"[|&] (?:precision|recall|F1) [|&]", line)]
-
-
-def test_left_out_images(folder: Path) -> None:
-    """Images that are left out are counted."""
-    assert "Over 9 images; 3 without labels are left out." in (folder / "k.tex").read_text(encoding="utf-8")
 
 
 def test_labels(study: Study, folder: Path) -> None:
@@ -177,17 +164,14 @@ def test_directions() -> None:
     assert escape_latex("a\u202eb\x9bc") == "a b c"
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "\uff1d1", "'=1"])
-def test_csv_formulas(text: str) -> None:
-    """A cell that a spreadsheet would run becomes text."""
-    assert as_cell(text) == f"'{text}"
-
-
 @given(st.text())
+@example("=1+1")
+@example("\uff1d1")
+@example("'=1")
 @example("a=b")
 @example("'quoted'")
 def test_csv_round_trip(name: str) -> None:
-    """A name is read back from its cell, and no cell is a formula; other names stay as they are."""
+    """A name is read back from its cell, and no cell is a formula that a spreadsheet would run."""
     cell = as_cell(name)
     assert re.sub(r"\A'(?='*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])", "", cell) == name
-    assert not re.match(r"[=+\-@\t\r\n]", cell)
+    assert not re.match(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]", cell)

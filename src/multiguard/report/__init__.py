@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 from multiguard.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from multiguard.report.compare import Leaderboard, compare_runs, write_comparison
     from multiguard.report.config import ReportConfig
     from multiguard.report.figures import draw_attack, draw_figures
-    from multiguard.report.outputs import report, report_files
     from multiguard.report.page import write_page
+    from multiguard.report.reports import Leaderboard, compare_runs, report, report_files, write_comparison
     from multiguard.report.study import Study
     from multiguard.report.tables import write_attack_table, write_tables
     from multiguard.report.words import commands_of
@@ -33,10 +32,9 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "compare": ["Leaderboard", "compare_runs", "write_comparison"],
+        "reports": ["Leaderboard", "compare_runs", "report", "report_files", "write_comparison"],
         "config": ["ReportConfig"],
         "figures": ["draw_attack", "draw_figures"],
-        "outputs": ["report", "report_files"],
         "page": ["write_page"],
         "study": ["Study"],
         "tables": ["write_attack_table", "write_tables"],

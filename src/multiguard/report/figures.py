@@ -1,10 +1,16 @@
-"""The figures: certified scores against the radius, how often labels are certified, and attacks."""
+"""The figures: certified scores against the radius, how often labels are certified, and attacks.
+
+One look on every machine, line styles that differ in dash and marker first, and three formats with stable bytes.
+"""
 
 import math
 import textwrap
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 
@@ -12,25 +18,42 @@ from multiguard.certify import Method
 from multiguard.certify.arguments import Floats
 from multiguard.evaluate import AttackCurve, Attacks, Averaging, Certificates, Results, attack_curves
 from multiguard.evaluate.attacks import BEST
-from multiguard.io.files import require_folder
+from multiguard.io.files import require_folder, write_atomically
 from multiguard.io.rounding import plain, plain_percent
-from multiguard.report import canvas
-from multiguard.report.canvas import FORMATS, Format, Stroke, distinct_strokes, drawable
+from multiguard.report import words
 from multiguard.report.study import Family, Line, Measure, Study, round_radii
-from multiguard.report.words import (
-    ATTACK_NAMES,
-    attack_words,
-    config_words,
-    curve_left_out,
-    failure_words,
-    label_images,
-    sentence,
-    verdict,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+Values = Floats | Sequence[float]
+Dash = tuple[int, ...]
+Format = Literal["png", "svg", "pdf"]
+FORMATS: tuple[Format, ...] = ("png", "svg", "pdf")
+_DPI = 200
+INK, QUIET, RULE = "#1a1a1a", "#5c5c5c", "#d9d9d9"
+_WIDTH = 10.6
+_TITLE_HEIGHT, _LINE_HEIGHT, _LEGEND_HEIGHT = 0.46, 0.16, 0.2  # of the heading, in inches
+_MARGINS = (0.62, 0.15, 0.5, 0.27, 0.72)  # of the panels in inches: left, right, below, above and between
+_MOST_LEGEND_COLUMNS = 6
+_MARKERS_PER_LINE = 9
+_METADATA: dict[Format, dict[str, Any]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+# The first font draws everything but the characters it lacks; for these the others follow, where installed.
+_FONTS = (
+    "DejaVu Sans",
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK TC", "Noto Sans CJK KR", "Noto Sans SC", "Noto Sans JP"),
+    *("Source Han Sans SC", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Droid Sans Fallback", "IPAGothic"),
+    *("PingFang SC", "Hiragino Sans", "Apple SD Gothic Neo", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic"),
+    *("Noto Sans Thai", "Noto Sans Devanagari", "Noto Sans Bengali", "Noto Sans Tamil", "Noto Sans Hebrew"),
+    *("Noto Sans Arabic", "Noto Sans", "Arial Unicode MS", "Unifont", "Noto Emoji", "Symbola"),
+)
+_MISSING_GLYPH = r"Glyph \d+ .* missing from (?:current )?font|Matplotlib currently does not support"
+
 
 _CURVES_HEIGHT, _ATTACK_HEIGHT = 2.75, 3.1
 _MOST_LABELS = 40
@@ -55,10 +78,10 @@ def draw_figures(study: Study, folder: Path, *, formats: Sequence[Format] = FORM
         ['methods.svg', 'k.svg', 'labels.svg']
     """
     require_folder(folder)
-    with canvas.fixed_style():
+    with fixed_style():
         figures: dict[str, Figure] = {family.key: family_figure(study, family) for family in study.families}
         figures["labels"] = label_figure(study)
-        return [path for name, figure in figures.items() for path in canvas.save(figure, folder, name, formats)]
+        return [path for name, figure in figures.items() for path in save(figure, folder, name, formats)]
 
 
 def draw_attack(attacks: Attacks, folder: Path, *, formats: Sequence[Format] = FORMATS) -> list[Path]:
@@ -74,8 +97,8 @@ def draw_attack(attacks: Attacks, folder: Path, *, formats: Sequence[Format] = F
         ['attack.svg']
     """
     require_folder(folder)
-    with canvas.fixed_style():
-        return canvas.save(attack_figure(attacks), folder, "attack", formats)
+    with fixed_style():
+        return save(attack_figure(attacks), folder, "attack", formats)
 
 
 def draw_scores(
@@ -118,30 +141,26 @@ def step_radii(certificates: Certificates, method: Method, last: float) -> Float
 
 def family_figure(study: Study, family: Family) -> "Figure":
     """A panel for each score of the family, and a line in it for each curve."""
-    columns = canvas.legend_columns(line.name for line in family.lines)
+    columns = legend_columns(line.name for line in family.lines)
     rows, widths, subtitle = -(-len(family.lines) // columns), [1] * len(family.measures), _subtitle(study, family)
-    figure, panels = canvas.new_figure(family.title, subtitle, height=_CURVES_HEIGHT, legend_rows=rows, widths=widths)
+    figure, panels = new_figure(family.title, subtitle, height=_CURVES_HEIGHT, legend_rows=rows, widths=widths)
     for axes, measure, letter in zip(panels, family.measures, "abcd", strict=False):
         top = family.top(measure)
-        for line, stroke in zip(family.lines, family.strokes, strict=True):
+        for line, stroke in zip(family.lines, family_strokes(family), strict=True):
             _draw_curve(axes, line, stroke, measure, clip=top is not None)
         title = f"({letter})  {measure.title}" if len(panels) > 1 else measure.title
-        canvas.style_axes(
-            axes,
-            title,
-            x=study.main.certificates.noise.axis_label,
-            y="%" if measure.is_fraction else "labels per image",
-        )
+        unit = "%" if measure.is_fraction else "labels per image"
+        style_axes(axes, title, x=study.main.certificates.noise.axis_label, y=unit)
         axes.set_xlim(0, float(family.radius[-1]) or 1.0)
         axes.set_ylim(top=top)
-    canvas.add_legend(figure, panels[0], height=_CURVES_HEIGHT, ncols=columns)
+    add_legend(figure, panels[0], height=_CURVES_HEIGHT, ncols=columns)
     return figure
 
 
-def _draw_curve(axes: "Axes", line: Line, stroke: Stroke, measure: Measure, *, clip: bool) -> None:
+def _draw_curve(axes: "Axes", line: Line, stroke: "Stroke", measure: Measure, *, clip: bool) -> None:
     curve = line.curves["mean"]
     radius, values = curve.scores.radius, measure.on_axis(measure.values(curve))
-    canvas.draw_staircase(axes, radius, values, stroke, line.name, bold=line.is_base, clip_on=clip)
+    draw_line(axes, radius, values, stroke, line.name, bold=line.is_base, clip_on=clip, **PROVED)
     if (band := getattr(curve.bands, measure.key, None)) is not None:
         low, high = (measure.on_axis(end) for end in band)
         axes.fill_between(radius, low, high, color=stroke["light"], alpha=0.1, linewidth=0, zorder=1, step="pre")
@@ -150,10 +169,10 @@ def _draw_curve(axes: "Axes", line: Line, stroke: Stroke, measure: Measure, *, c
 def _subtitle(study: Study, family: Family) -> str:
     """The parameters that the lines share, the images, the bands and the cut of the axis; then the caveats."""
     curve = family.base.curves["mean"]
-    words = [text for key, text in config_words(study.main).items() if key != family.key]
-    words += [] if family.key == "methods" else [f"method {study.method}"]
-    left_out = f"; {text} left out" if (text := curve_left_out(study.main, curve)) else ""
-    sentences = [", ".join(words), f"Mean over {curve.scores.images} images{left_out}"]
+    shared = [text for key, text in words.config_words(study.main).items() if key != family.key]
+    shared += [] if family.key == "methods" else [f"method {study.method}"]
+    left_out = f"; {text} left out" if (text := words.curve_left_out(study.main, curve)) else ""
+    sentences = [", ".join(shared), f"Mean over {curve.scores.images} images{left_out}"]
     if curve.scores.without_labels and not all(measure.is_fraction for measure in family.measures):
         sentences.append(f"The mean of {family.measures[-1].word.partition(',')[0]} is over all images voted on")
     levels = [bands.level for line in family.lines if (bands := line.curves["mean"].bands) is not None]
@@ -168,8 +187,8 @@ def label_figure(study: Study) -> "Figure":
     most = study.label_scores[:_MOST_LABELS]
     labels = sorted(most, key=lambda label: (-float(np.sum(label.certified)), label.label))
     height, subtitle = 0.75 + 0.21 * len(labels), _label_subtitle(study, len(labels))
-    title, rows = "How often each label is certified", list(range(len(labels)))
-    figure, (axes,) = canvas.new_figure(title, subtitle, height=height, legend_rows=1, fit=True)
+    rows = list(range(len(labels)))
+    figure, (axes,) = new_figure("How often each label is certified", subtitle, height=height, legend_rows=1, fit=True)
     radii = round_radii(study.grid, study.main.certificates.noise, _LABEL_HALVES)
     for (index, radius), grey, thickness in zip(radii, _BAR_GREYS, _BAR_HEIGHTS, strict=False):
         percents = [100 * float(label.certified[index]) for label in labels]
@@ -177,14 +196,14 @@ def label_figure(study: Study) -> "Figure":
     axes.set_yticks(rows, [drawable(f"{label.label}  ({label.images})") for label in labels])
     axes.set(xlim=(0, 100), ylim=(len(labels) - 0.4, -0.6), xlabel="certified, % of the label's images")
     axes.set_axisbelow(True)
-    axes.grid(axis="x", color=canvas.RULE, linewidth=0.6)
-    axes.tick_params(axis="y", length=0, labelcolor=canvas.INK)
-    canvas.add_legend(figure, axes, height=height, ncols=4, handlelength=2)
+    axes.grid(axis="x", color=RULE, linewidth=0.6)
+    axes.tick_params(axis="y", length=0, labelcolor=INK)
+    add_legend(figure, axes, height=height, ncols=4, handlelength=2)
     return figure
 
 
 def _label_subtitle(study: Study, shown: int) -> str:
-    images, total = label_images(study.labelled), len(study.main.certificates.label_names)
+    images, total = words.label_images(study.labelled), len(study.main.certificates.label_names)
     at = "" if study.exact else f" at α = {plain(study.config.alpha)}"
     claim = f"The claim about each label holds alone{at}"
     if not study.labelled:
@@ -193,7 +212,7 @@ def _label_subtitle(study: Study, shown: int) -> str:
         claim = "All claims hold at once: nothing is random"
     return (
         f"How often a label alone is certified at R, among the images {images} ({shown} of {total} labels, those with "
-        f"the most images).\n{claim}. The number of images is in parentheses.\n{failure_words(study.main)}"
+        f"the most images).\n{claim}. The number of images is in parentheses.\n{words.failure_words(study.main)}"
     ).rstrip()
 
 
@@ -204,19 +223,19 @@ def attack_figure(attacks: Attacks) -> "Figure":
     curves = attack_curves(attacks, fine)
     widths = [1.25] * len(curves) + [1]
     domain = "stay in [0, 1]" if attacks.plan.get("box") or attacks.noise.whole else "may leave [0, 1]"
-    words = f"{attacks.noise.unit_words}. Perturbed images {domain}. {sentence(verdict(attacks))}"
-    lines = textwrap.wrap(words, _CHARACTERS_PER_LINE)
-    title, subtitle = "Certified robustness and attacks", "\n".join([f"{attack_words(attacks)}.", *lines])
-    figure, panels = canvas.new_figure(title, subtitle, height=_ATTACK_HEIGHT, legend_rows=1, widths=widths)
+    text = f"{attacks.noise.unit_words}. Perturbed images {domain}. {words.sentence(words.verdict(attacks))}"
+    subtitle = "\n".join([f"{words.attack_words(attacks)}.", *textwrap.wrap(text, _CHARACTERS_PER_LINE)])
+    title = "Certified robustness and attacks"
+    figure, panels = new_figure(title, subtitle, height=_ATTACK_HEIGHT, legend_rows=1, widths=widths)
     for axes, curve, letter in zip(panels, curves, "abc", strict=False):
         _draw_averages(axes, attacks, curve, method)
         stay = ("True" if attacks.labelled else "Predicted") + " labels that stay"
         title = f"({letter})  {stay if curve.goal == 'in' else 'Other labels returned'}"
-        canvas.style_axes(axes, title, x=attacks.noise.axis_label, y="%" if curve.goal == "in" else "labels per image")
+        style_axes(axes, title, x=attacks.noise.axis_label, y="%" if curve.goal == "in" else "labels per image")
         axes.set_xlim(0, float(curve.radius[-1]))
         axes.set_ylim(top=100 if curve.goal == "in" else None)
     _draw_radii(panels[-1], attacks, method, "abc"[len(curves)])
-    canvas.add_legend(figure, panels[0], height=_ATTACK_HEIGHT, ncols=5, handlelength=3.6, columnspacing=1.6)
+    add_legend(figure, panels[0], height=_ATTACK_HEIGHT, ncols=5, handlelength=3.6, columnspacing=1.6)
     return figure
 
 
@@ -230,11 +249,11 @@ def _draw_averages(axes: "Axes", attacks: Attacks, curve: AttackCurve, method: M
     marks = np.searchsorted(curve.radius, attacks.radii).tolist()
     style: dict[str, Any] = {"markevery": marks, "markersize": 5, "clip_on": False}
     stroke, *others = distinct_strokes(1 + len(curve.reached))
-    canvas.draw_staircase(axes, curve.radius, certified, stroke, f"certified ({method})", bold=True, **style)
+    draw_line(axes, curve.radius, certified, stroke, f"certified ({method})", bold=True, **style, **PROVED)
     for name, stroke in zip(reversed([*curve.reached]), others, strict=True):
         bold, reached = name == BEST, scale * curve.reached[name]
         style |= {"drawstyle": "steps-post", "zorder": 3 if bold else 4}
-        canvas.draw_line(axes, curve.radius, reached, stroke, ATTACK_NAMES.get(name, name), bold=bold, **style)
+        draw_line(axes, curve.radius, reached, stroke, words.ATTACK_NAMES.get(name, name), bold=bold, **style)
 
 
 def _draw_radii(axes: "Axes", attacks: Attacks, method: Method, letter: str) -> None:
@@ -242,21 +261,18 @@ def _draw_radii(axes: "Axes", attacks: Attacks, method: Method, letter: str) -> 
     points = _radius_points(attacks, method)
     top = attacks.radii[-1] * _MARGIN
     axes.fill_between([0, top], [0, top], color=_IMPOSSIBLE, linewidth=0, zorder=0)
-    axes.plot([0, top], [0, top], color=canvas.QUIET, linewidth=0.9, zorder=1)
+    axes.plot([0, top], [0, top], color=QUIET, linewidth=0.9, zorder=1)
     fallen = [(certified, radius) for certified, radius in points if radius < math.inf]
     intact = [(certified, top) for certified, radius in points if radius == math.inf]
     style: dict[str, Any] = {"linewidths": 0, "zorder": 3, "clip_on": False}
     color = distinct_strokes(2)[1]["light"]
     axes.scatter([x for x, _ in fallen], [y for _, y in fallen], s=16, color=color, alpha=0.5, **style)
-    axes.scatter(
-        [x for x, _ in intact], [y for _, y in intact], s=14, marker="^", color=canvas.QUIET, alpha=0.3, **style
-    )
-    words = f"({letter})  Each certified radius"
-    canvas.style_axes(axes, words, x="certified radius", y="smallest successful attack")
+    axes.scatter([x for x, _ in intact], [y for _, y in intact], s=14, marker="^", color=QUIET, alpha=0.3, **style)
+    style_axes(axes, f"({letter})  Each certified radius", x="certified radius", y="smallest successful attack")
     axes.set(xlim=(0, top), ylim=(0, top))
     # A sound certificate leaves this corner empty.
-    words = f"proved impossible\n\n● {len(fallen)} attacked successfully\n▲ {len(intact)} not"
-    axes.text(0.97 * top, 0.04 * top, words, ha="right", va="bottom", color=canvas.QUIET, fontsize=8, linespacing=1.3)
+    text = f"proved impossible\n\n● {len(fallen)} attacked successfully\n▲ {len(intact)} not"
+    axes.text(0.97 * top, 0.04 * top, text, ha="right", va="bottom", color=QUIET, fontsize=8, linespacing=1.3)
 
 
 def _radius_points(attacks: Attacks, method: Method) -> list[tuple[float, float]]:
@@ -268,3 +284,162 @@ def _radius_points(attacks: Attacks, method: Method) -> list[tuple[float, float]
                 below = [each.radius for each in image.outcomes if each.goal == "in" and each.size <= size]
                 points.append((float(radius), min(below, default=math.inf)))
     return points
+
+
+@contextmanager
+def fixed_style() -> Iterator[None]:
+    """One look on every machine; matplotlib's settings are restored. Characters without a font are drawn as boxes."""
+    import matplotlib
+
+    style: dict[Any, Any] = {"font.family": list(_installed_fonts(_FONTS)), "font.size": 9, "text.color": INK}
+    style |= dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), QUIET)
+    style |= dict.fromkeys(("axes.spines.top", "axes.spines.right", "text.parse_math"), False)
+    style |= {"svg.hashsalt": "multiguard"}
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=_MISSING_GLYPH)
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(style)
+        yield
+
+
+@cache
+def _installed_fonts(names: tuple[str, ...]) -> tuple[str, ...]:
+    from matplotlib.font_manager import fontManager
+
+    installed = set(fontManager.get_font_names())
+    return tuple(name for name in names if name in installed)
+
+
+def new_figure(
+    title: str, subtitle: str, *, height: float, legend_rows: int = 0, widths: Sequence[float] = (1,), fit: bool = False
+) -> tuple["Figure", "Sequence[Axes]"]:
+    """A heading and a row of panels, `height` inches high; `fit` makes room for long names next to the panels."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    lines = len(subtitle.splitlines())
+    total = height + _TITLE_HEIGHT + _LINE_HEIGHT * lines + _LEGEND_HEIGHT * legend_rows
+    figure = Figure(figsize=(_WIDTH, total), facecolor="white", layout="constrained" if fit else None)
+    FigureCanvasAgg(figure)
+    top = 1 - 0.1 / total
+    figure.text(0.012, top, drawable(title), fontsize=11.5, fontweight="bold", va="top")
+    figure.text(0.012, top - 0.24 / total, drawable(subtitle), fontsize=7.8, color=QUIET, va="top", linespacing=1.45)
+    grid: dict[str, Any] = {"width_ratios": widths}
+    if (layout := figure.get_layout_engine()) is not None:
+        layout.set(rect=(0.01, 0, 0.98, height / total))  # type: ignore[call-arg]
+    else:
+        left, right, below, above, gap = _MARGINS
+        grid |= {"left": left / _WIDTH, "right": 1 - right / _WIDTH}
+        grid |= {"bottom": below / total, "top": (height - above) / total}
+        grid |= {"wspace": gap * len(widths) / (_WIDTH - left - right - gap * (len(widths) - 1))}
+    return figure, figure.subplots(1, len(widths), squeeze=False, gridspec_kw=grid)[0]
+
+
+def drawable(text: str) -> str:
+    """The text without byte order marks, at which the PDF backend fails; they have no width anywhere else."""
+    return text.replace("\ufeff", "")
+
+
+def legend_columns(names: Iterable[str]) -> int:
+    """How many legend entries with such names fit in one row."""
+    return max(1, min(_MOST_LEGEND_COLUMNS, int(_WIDTH / (0.85 + 0.075 * max(map(len, names))))))
+
+
+def add_legend(figure: "Figure", axes: "Axes", *, height: float, **options: Any) -> None:
+    """The legend of these axes in the heading, just above panels of this height."""
+    anchor = (0.006, (height - 0.02) / figure.get_figheight())
+    style = {"loc": "lower left", "bbox_to_anchor": anchor, "frameon": False, "fontsize": 8.5, "handlelength": 4.2}
+    figure.legend(*axes.get_legend_handles_labels(), **{**style, **options})
+
+
+def style_axes(axes: "Axes", title: str, *, x: str, y: str) -> None:
+    """Title, axis labels and grid of a panel whose values start at zero."""
+    axes.set_title(title, loc="left", fontsize=9, y=1.0)  # a fixed y, else every draw measures all ticks
+    axes.set(xlabel=x, ylabel=y, ylim=(0, None))
+    axes.grid(axis="y", color=RULE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=3)
+
+
+def save(figure: "Figure", folder: Path, name: str, formats: Sequence[Format]) -> list[Path]:
+    """Lay the figure out once, then draw it once for each format; the same figure gives the same bytes."""
+    if (layout := figure.get_layout_engine()) is not None:
+        layout.execute(figure)
+        figure.set_layout_engine("none")
+    files = {kind: folder / f"{name}.{kind}" for kind in formats}
+    for kind, file in files.items():
+        write_atomically(file, partial(_write, figure, kind))
+    return [*files.values()]
+
+
+def _write(figure: "Figure", kind: Format, file: IO[bytes]) -> None:
+    """Print through the format's own canvas: `savefig` would draw everything twice."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    figure.set_dpi(_DPI)
+    canvases: dict[Format, Any] = {"png": FigureCanvasAgg, "svg": FigureCanvasSVG, "pdf": FigureCanvasPdf}
+    getattr(canvases[kind](figure), f"print_{kind}")(file, metadata=_METADATA[kind])
+
+
+class Stroke(TypedDict):
+    """One line style; lines differ in dash and marker first, in colour second."""
+
+    light: str  # colour on white
+    dark: str  # colour on a dark background
+    dash: Dash  # lengths of ink and gap in points; empty for a solid line
+    marker: str  # a word that figures and the page both know
+
+
+_MARKER_NAMES = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "star", "pentagon")
+_MARKERS = dict(zip(_MARKER_NAMES, "osD^Xv*p", strict=True))
+_DASHES: Sequence[Dash] = ((), (7, 3), (2, 2), (7, 2, 2, 2), (12, 3), (4, 2, 1, 2, 1, 2), (1, 3), (12, 3, 3, 3))
+# Light and dark; distinct under the common kinds of colour blindness, with a contrast of 3 to 1 or more.
+_DISTINCT = (
+    *(("#0a6aa6", "#62b5ea"), ("#c2500a", "#f0935a"), ("#00795a", "#45c39c"), ("#96457f", "#dd9bc9")),
+    *(("#86690a", "#dcb950"), ("#4a4a4a", "#c4c4c4"), ("#4c5bb5", "#9aa7f0"), ("#a03048", "#f08a9c")),
+)
+# From small to large values, in even steps of lightness.
+_RAMP = (
+    *(("#a08a00", "#fde725"), ("#6f9420", "#b5de2b"), ("#2f9a55", "#6ece58"), ("#1b8a83", "#35b7a0")),
+    *(("#2a728a", "#4aa3c0"), ("#365a8a", "#6f94d0"), ("#443a80", "#9484dc"), ("#440a54", "#b57fd0")),
+)
+
+
+def distinct_strokes(count: int) -> list[Stroke]:
+    """Strokes for lines without an order; beyond eight, colours and dashes meet in new pairs."""
+    return [_stroke(_DISTINCT[i % len(_DISTINCT)], i + i // len(_DISTINCT), i) for i in range(count)]
+
+
+def ordered_strokes(count: int, base: int) -> list[Stroke]:
+    """Strokes for values from small to large; the one at index `base` is solid, the others are dashed."""
+    steps = [round(i * (len(_RAMP) - 1) / max(count - 1, 1)) for i in range(count)]
+    return [_stroke(_RAMP[step], 0 if i == base else i + (i < base), i) for i, step in enumerate(steps)]
+
+
+def family_strokes(family: Family) -> list[Stroke]:
+    """The stroke of each line of a family."""
+    count = len(family.lines)
+    return ordered_strokes(count, family.lines.index(family.base)) if family.ordered else distinct_strokes(count)
+
+
+def _stroke(colours: tuple[str, str], dash: int, marker: int) -> Stroke:
+    light, dark = colours
+    word = _MARKER_NAMES[marker % len(_MARKER_NAMES)]
+    return {"light": light, "dark": dark, "dash": _DASHES[dash % len(_DASHES)], "marker": word}
+
+
+# What is proved: between two radii the value at the larger one, which holds at all smaller ones.
+PROVED: dict[str, Any] = {"drawstyle": "steps-pre"}
+
+
+def draw_line(
+    axes: "Axes", x: Values, y: Values, stroke: Stroke, label: str, *, bold: bool = False, **options: Any
+) -> None:
+    """A line in this stroke, with about nine markers unless `markevery` says where they are."""
+    style: dict[str, Any] = {"color": stroke["light"], "dashes": stroke["dash"] or (None, None)}
+    style |= {"linewidth": 2.2 if bold else 1.4, "zorder": 3 if bold else 2}
+    style |= {"marker": _MARKERS[stroke["marker"]], "markevery": max(1, len(x) // _MARKERS_PER_LINE)}
+    style |= {"markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.5}
+    axes.plot(x, y, label=drawable(label), **{**style, **options})

@@ -5,7 +5,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,34 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.certify.arguments import Floats
+from multiguard.certify.noise import parse_noise
 from multiguard.data import Dataset
 from multiguard.data.sample import Progress
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Certificates, Curve, Results
-from multiguard.evaluate.calibration import NOT_PROMISED, Calibration
+from multiguard.evaluate.calibration import NOT_PROMISED, Calibration, Offer
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.evaluate.intervals import TEST_SET_ERROR
 from multiguard.evaluate.scores import certified_sizes
 from multiguard.io.files import require_folder, write_atomically
 from multiguard.io.records import decode_json
-from multiguard.io.rounding import confidence, percent_value, plain, plain_percent, up_to_digits
-from multiguard.report.offers import offered
+from multiguard.io.rounding import confidence, percent_value, plain, plain_percent, round_up, up_to_digits
+from multiguard.report import words
+from multiguard.report.figures import family_strokes, ordered_strokes
 from multiguard.report.study import Family, Study
 from multiguard.report.thumbnails import Thumbnail, make_thumbnails
-from multiguard.report.words import (
-    METHOD_NAMES,
-    closing_sentence,
-    commands_of,
-    dataset_words,
-    failure_words,
-    label_method,
-    mean_draws,
-    model_name,
-    shared_command,
-    staying_labels,
-    whose_labels,
-    without_folder,
-)
 from multiguard.version import __version__
 
 if TYPE_CHECKING:
@@ -114,11 +102,16 @@ def _page_text(
         "missing": len(shown) - len(thumbnails) - replaced,
         "images_given": given,
     }
-    words = _words(study)
-    commands = words["commands"]
-    made = {"title": study.title, "commands": commands, "gallery": gallery, "replaced": replaced, "given": given}
+    said = _words(study)
+    made = {
+        "title": study.title,
+        "commands": said["commands"],
+        "gallery": gallery,
+        "replaced": replaced,
+        "given": given,
+    }
     data = {**_page_data(study, shown, thumbnails), "made": made}
-    return render_page("report.html", _SCRIPTS, data, **values, **words, **_scores(study))
+    return render_page("report.html", _SCRIPTS, data, **values, **said, **_scores(study))
 
 
 def page_again(text: str, main: Results, beside: Mapping[str, Results], calibration: Calibration | None = None) -> str:
@@ -164,20 +157,20 @@ def _words(study: Study) -> dict[str, Any]:
     return {
         "study": study,
         "noise": proved.noise,
-        "method_names": METHOD_NAMES,
+        "method_names": words.METHOD_NAMES,
         "ticks": list(_ticks(study)),
         "families": families,
         "has_sweeps": bool(families.keys() & {"k_prime", "k", "threshold", "n", "alpha"}),
         "has_runs": bool(families.keys() & {"noise", "training"}),
-        "dataset": dataset_words(str(dataset), len(proved.ids) + len(proved.failures)) if dataset else "",
-        "model": model_name(study.main),
-        "commands": [shared_command(each) for each in study.commands or commands_of([study.main])],
-        "mean_draws": mean_draws(study.main),
-        "failure_words": failure_words(study.main),
-        "label_method": label_method(study.main),
+        "dataset": words.dataset_words(str(dataset), len(proved.ids) + len(proved.failures)) if dataset else "",
+        "model": words.model_name(study.main),
+        "commands": [words.shared_command(each) for each in study.commands or words.commands_of([study.main])],
+        "mean_draws": words.mean_draws(study.main),
+        "failure_words": words.failure_words(study.main),
+        "label_method": words.label_method(study.main),
         "confidence": confidence(study.config.alpha),
         "calibration": study.calibration,
-        "offers": study.calibration and offered(study.calibration),
+        "offers": study.calibration and _offered(study.calibration),
         "not_promised": NOT_PROMISED,
         "unconfirmed": int(np.isneginf(proved.label_radii.values).sum()),
         "labels": len(proved.labels.values),
@@ -192,8 +185,8 @@ def _scores(study: Study) -> dict[str, Any]:
     return {
         "curve": curve,
         "headline": {each.key: each.text(float(each.values(curve)[start])) for each in measures},
-        "whose": whose_labels(study.labelled)["mean"],
-        "closing": closing_sentence(study.main, float(study.grid[start])),
+        "whose": words.whose_labels(study.labelled)["mean"],
+        "closing": words.closing_sentence(study.main, float(study.grid[start])),
         "floors": curve.bands
         and [percent_value(float(each[1][start])) for each in (curve.bands.test_set, curve.bands.population)],
         "surely": plain_percent(1 - TEST_SET_ERROR),
@@ -221,7 +214,7 @@ def _provenance(study: Study) -> Iterator[tuple[str, str]]:
     """Every field of the votes' provenance, flat, without the folders of whoever made them."""
     for name, run in {"": study.main, **study.beside}.items():
         hashes = {"certificates_sha256": run.certificates_hash or None, "votes_sha256": run.votes_hash}
-        average = mean_draws(run) if run.provenance.get("stops") is not None else None
+        average = words.mean_draws(run) if run.provenance.get("stops") is not None else None
         more = {**hashes, "certified_with": run.certified_with, "mean_draws": average}
         for field, value in (*run.provenance.items(), *more.items(), *run.source.items()):
             if field != "command":  # it is shown above
@@ -237,7 +230,7 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
         numbers = all(isinstance(each, (int, float)) for each in value)
         yield name, ", ".join(plain(each) for each in value) if numbers else f"{len(value)} in all"
     elif value is not None:
-        yield name, without_folder(str(value))
+        yield name, words.without_folder(str(value))
 
 
 def _page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thumbnail]) -> dict[str, Any]:
@@ -245,7 +238,11 @@ def _page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thum
     certificates, grid = study.main.certificates, study.grid.tolist()
     noise, methods = certificates.noise, certificates.methods
     sizes = {(height, width) for _, height, width, _ in thumbnails.values()}
-    size = _voted_size(study.main) if not sizes else sizes.pop() if len(sizes) == 1 else None
+    if not sizes and isinstance(
+        side := study.main.source.get("data", {}).get("size"), int
+    ):  # to which they were resized
+        sizes = {(side, side)}
+    size = sizes.pop() if len(sizes) == 1 else None
     return {
         "grid": grid,
         "start": study.start,
@@ -257,15 +254,15 @@ def _page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thum
         "rule": study.rule,
         "labelled": study.labelled,
         "adaptive": bool(study.stops),
-        "whose": whose_labels(study.labelled),
+        "whose": words.whose_labels(study.labelled),
         "methods": list(methods),
         "clean": {
             name: {each: {score: float(getattr(scores, score)) for score in _FLOORS} for each, scores in both.items()}
             for name, both in study.clean_scores.items()
         },
-        "staying": {method: staying_labels(study.main, grid, method).tolist() for method in methods},
+        "staying": {method: words.staying_labels(study.main, grid, method).tolist() for method in methods},
         "families": [family_data(family) for family in study.families],
-        "offers": study.calibration and offered(study.calibration),
+        "offers": study.calibration and _offered(study.calibration),
         "labelNames": list(certificates.label_names),
         "labels": [
             {"name": each.label, "images": each.images, "certified": each.certified.tolist()}
@@ -274,13 +271,6 @@ def _page_data(study: Study, shown: Sequence[int], thumbnails: Mapping[str, Thum
         "images": [_image(certificates, i, grid[-1], thumbnails.get(certificates.ids[i])) for i in shown],
         "sizes": [noise.size_words(radius, size) for radius in grid],
     }
-
-
-def _voted_size(run: Results) -> tuple[int, int] | None:
-    """The size that the images were resized to, if the votes name one."""
-    data = run.source.get("data")
-    side = data.get("size") if isinstance(data, Mapping) else None
-    return (side, side) if isinstance(side, int) and side > 0 else None
 
 
 def family_data(family: Family) -> dict[str, Any]:
@@ -295,7 +285,7 @@ def family_data(family: Family) -> dict[str, Any]:
         "lines": [
             {"name": line.name, "value": line.value, "base": line.is_base, **stroke}
             | {averaging: _curve(line.curves[averaging]) for averaging in AVERAGINGS}
-            for line, stroke in zip(family.lines, family.strokes, strict=True)
+            for line, stroke in zip(family.lines, family_strokes(family), strict=True)
         ],
     }
 
@@ -331,6 +321,54 @@ def _image(certificates: Certificates, index: int, farthest: float, thumbnail: T
 def _numbers(radii: Floats) -> list[float | str]:
     """Numbers, and for the infinities, which JSON lacks, the words that the scripts know."""
     return [float(radius) if math.isfinite(radius) else "inf" if radius > 0 else "-inf" for radius in radii]
+
+
+def _offered(calibration: Calibration) -> dict[str, Any] | None:
+    """Labels returned for each promised recall and radius: two charts, and a table with a cell per radius."""
+    found = {(offer.recall, offer.radius): offer for offer in calibration.offers}
+    if not found:
+        return None
+    recalls, radii = (sorted({key[place] for key in found}) for place in (0, 1))
+    config = calibration.config
+    names = {recall: f"{plain_percent(recall)} %" for recall in recalls}
+    of_radius = {f"R = {plain(each)}": [found[key] for key in sorted(found) if key[1] == each] for each in radii}
+    of_recall = {name: [found[key] for key in sorted(found) if key[0] == each] for each, name in names.items()}
+    cells = {name: [found.get((recall, radius)) for radius in radii] for recall, name in names.items()}
+
+    def lines(offers: Mapping[str, list[Offer]], base: int, point: Callable[[Offer], tuple[float, float]]) -> Any:
+        """A line for each name, the calibration's own thicker and solid."""
+        strokes = ordered_strokes(len(offers), base)
+        return [
+            {
+                "name": name,
+                "base": place == base,
+                "x": [point(one)[0] for one in own],
+                "y": [point(one)[1] for one in own],
+            }
+            | stroke
+            for place, ((name, own), stroke) in enumerate(zip(offers.items(), strokes, strict=True))
+        ]
+
+    own_radius = radii.index(config.radius) if config.radius in radii else 0
+    own_recall = recalls.index(config.recall) if config.recall in recalls else 0
+    return {
+        "recall": {
+            "caption": "Recall promised against labels returned",
+            "x": "labels returned",
+            "y": "recall promised, %",
+            "lines": lines(of_radius, own_radius, lambda each: (each.returned, 100 * each.recall)),
+        },
+        "returned": {
+            "caption": "Labels returned against R",
+            "x": parse_noise(calibration.noise).axis_label,
+            "y": "labels returned",
+            "lines": lines(of_recall, own_recall, lambda each: (each.radius, each.returned)),
+        },
+        "rows": [
+            (name, [each and (round_up(each.returned, 1), round_up(each.wrong, 1)) for each in row])
+            for name, row in cells.items()
+        ],
+    }
 
 
 def render_page(template: str, scripts: Sequence[str], data: Mapping[str, Any], **values: Any) -> str:

@@ -35,7 +35,6 @@ from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.io.names import short_repr
 from multiguard.io.records import Rows
 from multiguard.io.rounding import percent_value, plain, round_up
-from multiguard.report.canvas import Stroke, distinct_strokes, ordered_strokes
 from multiguard.report.words import METHOD_NAMES, failure_words, first_radius
 
 Prediction = Literal["bare", "smoothed"]  # the base classifier without noise, and the smoothed one
@@ -136,12 +135,6 @@ class Family:
         """(radii,), shared by all lines."""
         return self.lines[0].curves["mean"].scores.radius
 
-    @property
-    def strokes(self) -> list[Stroke]:
-        """The stroke of each line, in order."""
-        count = len(self.lines)
-        return ordered_strokes(count, self.lines.index(self.base)) if self.ordered else distinct_strokes(count)
-
     def top(self, measure: Measure) -> float | None:
         """Where the axis of a ceiling is cut off, since a high ceiling says next to nothing; None if it is not."""
         highest = max(float(measure.values(curve).max()) for line in self.lines for curve in line.curves.values())
@@ -173,15 +166,17 @@ class Study:
     def __post_init__(self) -> None:
         check_alike({"this run": self.main, **self.beside})
         for name, run in self.beside.items():
-            if not _same_images(run, self.main) or _settings(run) != _settings(self.main):
+            if not _same_images(run, self.main) or _shared(run) != _shared(self.main):
                 raise InvalidInputError(
                     f"the run '{name}' is about other images or labels than the main run, or is certified with another "
                     "config; only the noise and the training may differ here: `multiguard report A B` compares any runs"
                 )
         grids = {tuple(curve.scores.radius.tolist()) for curve in self.main.curves}
         if len(grids) != 1 or any(low >= high for low, high in pairwise(next(iter(grids)))):
-            problem = "the curves of the main run must all have the same radii, from small to large"
-            raise InvalidInputError(f"{problem}; certify again with one list of radii")
+            raise InvalidInputError(
+                "the curves of the main run must all have the same radii, from small to large; certify again with one "
+                "list of radii"
+            )
 
     @property
     def config(self) -> CertifyConfig:
@@ -200,7 +195,7 @@ class Study:
 
     @property
     def exact(self) -> bool:
-        """Whether every band of an ablation votes, so that nothing is random and no claim has a probability."""
+        """Whether nothing is random: every band of an ablation votes."""
         return self.main.certificates.noise.enumerated
 
     @property
@@ -305,15 +300,14 @@ def _run_families(study: Study) -> list[Family]:
     trained = {name: run for name, run in runs.items() if run.certificates.noise == main.certificates.noise}
     trained = trained if len({bare[name] for name in trained}) > 1 else {"": main}
     words = {name: run.certificates.noise.words for name, run in levels.items()}
-    training = {name: _training_words(run) for name, run in trained.items()}
+    training = {name: _training_words(run.provenance.get("trained_noise")) for name, run in trained.items()}
     return [
         _of_runs(study, levels, words, "noise", "Noise level"),
         _of_runs(study, trained, training, "training", "Training with and without noise"),
     ]
 
 
-def _training_words(run: Results) -> str:
-    trained = run.provenance.get("trained_noise")
+def _training_words(trained: str | None) -> str:
     if trained is None:
         return "noise in training unknown"
     return "trained without noise" if trained == NO_NOISE else f"trained with {parse_noise(trained).words}"
@@ -327,15 +321,10 @@ def _of_runs(study: Study, runs: Runs, values: Mapping[str, str], key: FamilyKey
     for name in sorted(runs, key=lambda name: runs[name].certificates.noise.typical_radius) if ordered else runs:
         text = f"{values[name]} ({name or 'this run'})" if counts[values[name]] > 1 else values[name]
         lines.append(Line(text, text, _curves_at(runs[name], study.method, grid), not name))
-    note = "\n".join([_POINTWISE, *_other_failures(runs, values)])
-    return Family(key, key, title, note, study.measures, tuple(lines), ordered)
-
-
-def _other_failures(runs: Runs, names: Mapping[str, str]) -> list[str]:
-    """A line for each run that failed on other images than the main run: its averages are over other images."""
     failed = {name: {failure.image_id for failure in run.certificates.failures} for name, run in runs.items()}
-    other = {name: run for name, run in runs.items() if failed[name] != failed[""]}
-    return [f"{names[name]}: {failure_words(run) or 'no image failed.'}" for name, run in other.items()]
+    other = {name: run for name, run in runs.items() if failed[name] != failed[""]}  # averages are over other images
+    notes = [f"{values[name]}: {failure_words(run) or 'no image failed.'}" for name, run in other.items()]
+    return Family(key, key, title, "\n".join([_POINTWISE, *notes]), study.measures, tuple(lines), ordered)
 
 
 def _curves_at(run: Results, method: Method, grid: Floats) -> dict[Averaging, Curve]:
@@ -382,8 +371,8 @@ def check_alike(runs: Runs) -> None:
             raise InvalidInputError(f"these runs {problem}: {words}")
 
 
-def _settings(run: Results) -> tuple[object, ...]:
-    """What runs of one study share: the rule, n, alpha, the methods and the looks."""
+def _shared(run: Results) -> tuple[object, ...]:
+    """The rule, n, alpha, the method and the looks."""
     return run.certificates.config.parameters, run.certificates.methods[0], run.provenance.get("stops")
 
 

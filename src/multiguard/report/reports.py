@@ -1,4 +1,4 @@
-"""Certificates of several runs and methods on the same images: one table, one page, and paired differences."""
+"""Reports: the page of a run with its figures and tables, or runs and methods compared on the same images."""
 
 import csv
 import io
@@ -12,25 +12,46 @@ import numpy as np
 
 from multiguard.certify import Method
 from multiguard.certify.arguments import Floats
-from multiguard.errors import InvalidInputError
-from multiguard.evaluate import (
-    Averaging,
-    Certificates,
-    Curve,
-    Results,
-    curves,
-    paired_differences,
-    radius_grid,
-)
+from multiguard.data import DataConfig, IndexedDataset
+from multiguard.data.sample import Progress
+from multiguard.errors import DataError, InvalidInputError
+from multiguard.evaluate import Averaging, Curve, Results, curves, paired_differences, radius_grid
+from multiguard.evaluate.calibration import Calibration
 from multiguard.evaluate.curves import AVERAGINGS
 from multiguard.evaluate.scores import check_radius
+from multiguard.io.config import from_tree, to_tree
+from multiguard.io.files import check_inside
 from multiguard.io.names import as_cell, short_repr, unknown_name
 from multiguard.io.rounding import plain
+from multiguard.io.writer import staged
 from multiguard.report.config import ReportConfig
-from multiguard.report.page import family_data, render_page, write_text
-from multiguard.report.study import Family, Line, Measure, Runs, check_alike, half_radii, rule_measures, true_labels
-from multiguard.report.words import METHOD_NAMES, config_words, dataset_title, model_name, promises
+from multiguard.report.figures import draw_figures
+from multiguard.report.page import family_data, render_page, write_page, write_text
+from multiguard.report.study import (
+    Family,
+    Line,
+    Measure,
+    Runs,
+    Study,
+    check_alike,
+    half_radii,
+    rule_measures,
+    true_labels,
+)
+from multiguard.report.tables import write_tables
+from multiguard.report.words import (
+    METHOD_NAMES,
+    commands_of,
+    config_words,
+    dataset_title,
+    failure_words,
+    model_name,
+    promises,
+    run_title,
+)
+from multiguard.version import __version__
 
+PAGE, COMPARISON = "report.html", "comparison.html"
 _SCRIPTS = ("elements.js", "charts.js", "families.js", "address.js", "comparison.js")
 _BEST = "The best of several runs, picked after looking, is not covered by the probability 1 − α of a certificate."
 _OTHER_PIXELS = "The runs saw the images at other sizes or with other pixels, so the same R is not the same attack."
@@ -39,14 +60,129 @@ _NOT_DRAWS = "They do not reflect the noise draws."
 Interval = tuple[Floats, Floats, Floats]  # values and their low and high ends
 
 
+def report(
+    config: ReportConfig,
+    runs: Runs,
+    *,
+    beside: Runs | None = None,
+    calibration: Calibration | None = None,
+    out: Path | None = None,
+    root: Path | None = None,
+    commands: Sequence[str] | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> "Study | Leaderboard":
+    """Report on one run, or compare several; no number is shown above what was proved.
+
+    The page of one run comes with figures and tables, a comparison with its table as CSV. All files are replaced
+    together, once nothing can be wrong. Another report is replaced only with `force`; the same one again finds its work
+    done, or completes it. Images that cannot be opened are left out of the page, and `notes` says so.
+
+    Args:
+        config: What the page shows; with `methods`, the methods of one run are compared too.
+        runs: The runs by name; of several, each is compared with the baseline on the images that all have.
+        beside: With one run, those of its recipe at other noise or with other training, for further figures.
+        calibration: With one run, one of its classifier and noise: what can be promised.
+        out: The page, if the name ends in .html, or the folder for it; nothing is written without.
+        root: Where the images are, if not where they were voted on.
+        commands: The commands that the page of a run shows; by default those that its certificates name.
+        force: Whether to replace another report that is there.
+        progress: Called with the number of images done and of all images.
+
+    Example:
+        >>> runs = {"mine": read_certificates(certificates)}  # a folder written by `multiguard certify`
+        >>> study = report(ReportConfig(title="Mine", images=False), runs, out=out)
+        >>> study.title, sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
+        ('Mine', ['figures', 'report.html', 'tables'])
+        >>> report(ReportConfig(), {**runs, "again": runs["mine"]}).baseline.name
+        'mine'
+    """
+    if len(runs) != 1 or config.methods:
+        board = compare_runs(config, runs)
+        if out is not None:
+            page = out if out.suffix == ".html" else out / COMPARISON
+            hashes = {name: run.certificates_hash for name, run in runs.items()}
+            made = {"report": to_tree(config), "certificates": hashes, "multiguard": __version__}
+            with staged(page, made, kind="a comparison", names=[page.with_suffix(".csv").name], force=force) as stage:
+                if stage is not None:
+                    write_comparison(board, stage / page.name)
+        return board
+    if config.baseline is not None or config.radii:
+        name = "baseline" if config.baseline is not None else "radii"
+        raise InvalidInputError(f"{name} is about a comparison: name another run, or several methods")
+    (main,), others = runs.values(), beside or {}
+    shown = commands_of([main, *others.values()]) if commands is None else commands
+    study, images = Study(main, others, config.title or run_title(main), shown, calibration), None
+    if config.images:
+        try:
+            images = _images(main, root)
+        except (DataError, InvalidInputError) as error:
+            study.notes.append(f"the page shows no images: {error}")
+    if out is not None:
+        _write(study, config, report_files(out), images, force, progress)
+    if failed := failure_words(main):
+        study.notes.append(failed.removesuffix("."))
+    return study
+
+
+def report_files(out: Path) -> tuple[Path, Path, Path]:
+    """The page of one run, and the folders of its figures and tables: two pages in a folder do not share them.
+
+    >>> [path.as_posix() for path in report_files(Path("runs/mine.html"))]
+    ['runs/mine.html', 'runs/mine-figures', 'runs/mine-tables']
+    """
+    page = out if out.suffix == ".html" else out / PAGE
+    prefix = "" if page.name == PAGE else f"{page.stem}-"
+    return page, page.with_name(f"{prefix}figures"), page.with_name(f"{prefix}tables")
+
+
+def _write(
+    study: Study,
+    config: ReportConfig,
+    files: tuple[Path, Path, Path],
+    images: IndexedDataset | None,
+    force: bool,
+    progress: Progress | None,
+) -> None:
+    page, *folders = files
+    check_inside(page.parent, *folders)
+    names = [folder.name for folder in folders]
+    request = {
+        "title": study.title,
+        "report": to_tree(config),
+        "certificates": {name: run.certificates_hash for name, run in {"": study.main, **study.beside}.items()},
+        "calibration": study.calibration and to_tree(study.calibration),
+        "images": study.notes if images is None else [*images.origins],
+        "folders": names,
+        "multiguard": __version__,
+    }
+    with staged(page, request, kind="a report", folders=names, force=force) as stage:
+        if stage is None:
+            return
+        for name, make in zip(names, (draw_figures, write_tables), strict=True):
+            make(study, stage / name)
+        replaced = write_page(study, stage / page.name, images=images, gallery=config.gallery, progress=progress)
+    if replaced:
+        words = "image is not shown: it is not the one" if replaced == 1 else "images are not shown: they are not those"
+        study.notes.append(f"{replaced} {words} voted on")
+
+
+def _images(run: Results, root: Path | None) -> IndexedDataset:
+    """The images that were voted on."""
+    if "data" not in run.source:
+        raise DataError("the votes do not name their images")
+    data = from_tree(DataConfig, run.source["data"], "data")
+    data = data if root is None else data.replace(root=root)
+    return data.open(label_names=run.certificates.label_names)
+
+
 @dataclass(frozen=True, eq=False)
 class Contender:
     """One run with one method, on the images that all runs have."""
 
     name: str
-    run: Results  # with all of its images
+    run: Results  # with the certificates of the common images
     method: Method
-    certificates: Certificates  # of the common images
     curves: Mapping[Averaging, Curve]  # with bands
     differences: Mapping[str, Interval] | None  # of the means to the baseline; None for the baseline itself
 
@@ -55,7 +191,7 @@ class Contender:
     @property
     def words(self) -> dict[str, str]:
         """What it is, for the columns of a table."""
-        words, config, noise = config_words(self.run), self.certificates.config, self.certificates.noise
+        words, config, noise = config_words(self.run), self.run.certificates.config, self.run.certificates.noise
         return {
             "run": self.name,
             "model": model_name(self.run),
@@ -110,7 +246,7 @@ class Leaderboard:
     def family(self) -> Family:
         """The curves of all contenders."""
         lines = [Line(each.name, each.name, each.curves, each is self.baseline) for each in self.contenders]
-        measures = rule_measures("top-k", labelled=self.baseline.certificates.labelled)
+        measures = rule_measures("top-k", labelled=self.baseline.run.certificates.labelled)
         return Family("runs", "run", "", "\n".join(self.notes), measures, tuple(lines))
 
     def rows(self) -> Iterator[tuple[str, Measure, list[tuple[str, tuple[str, str, str] | None]]]]:
@@ -128,8 +264,8 @@ class Leaderboard:
         """One record per contender, averaging, score and radius of the table, every number without loss."""
         positions = np.searchsorted(self.family.radius, self.radius).tolist()
         for each in self.contenders:
-            noise = each.certificates.noise
-            names = {"noise": str(noise), "attacker": noise.attacker, "alpha": each.certificates.config.alpha}
+            noise = each.run.certificates.noise
+            names = {"noise": str(noise), "attacker": noise.attacker, "alpha": each.run.certificates.config.alpha}
             for averaging, curve in each.curves.items():
                 known = {**each.words, **names, "draws": curve.mean_draws, "averaging": averaging}
                 for measure in self.measures:
@@ -171,15 +307,13 @@ def compare_runs(config: ReportConfig, runs: Runs) -> Leaderboard:
     contenders = []
     for name, (run, method) in chosen.items():
         made = {one.averaging: one for one in curves(proved[name], grid, bands=level) if one.method == method}
-        both = method, chosen[first][1]
-        found = None
+        own, both, found = {averaging: made[averaging] for averaging in AVERAGINGS}, (method, chosen[first][1]), None
         if name != first:
             found = paired_differences(proved[name], proved[first], grid, methods=both, level=level)
-        own = {averaging: made[averaging] for averaging in AVERAGINGS}
-        contenders.append(Contender(name, run, method, proved[name], own, found))
+        contenders.append(Contender(name, replace(run, certificates=proved[name]), method, own, found))
     title = f"{len(contenders)} certificates on {dataset_title(next(iter(runs.values())).provenance)}"
-    held = [(each.name, replace(each.run, certificates=each.certificates), each.method) for each in contenders]
-    notes = (*_notes(runs, images), *(f"{name}: {promises(run, method)}" for name, run, method in held))
+    kept = (f"{each.name}: {promises(each.run, each.method)}" for each in contenders)
+    notes = (*_notes(runs, images), *kept)
     return Leaderboard(config.title or title, level, tuple(table.tolist()), images, tuple(contenders), notes)
 
 
@@ -202,9 +336,9 @@ def write_comparison(board: Leaderboard, page: Path) -> list[Path]:
 
 
 def _render(board: Leaderboard) -> str:
-    family, noise = board.family, board.baseline.certificates.noise
-    first = noise.typical_radius
-    middle = first if first in board.radius else board.radius[len(board.radius) // 2]
+    family, noise = board.family, board.baseline.run.certificates.noise
+    middle = board.radius[len(board.radius) // 2]
+    middle = noise.typical_radius if noise.typical_radius in board.radius else middle
     start = int(np.argmin(np.abs(family.radius - middle)))
     words = [each.words for each in board.contenders]
     data, keys = family_data(family), [measure.key for measure in board.measures]
