@@ -2,9 +2,9 @@
 
 COCO holds MS-COCO 2014 in its official layout, all of train2014. The files are .safetensors of timm's
 tf_efficientnet_lite0 and tf_efficientnet_lite2 (ImageNet). OUT gets the votes folders under the names that
-`python -m benchmarks.results OUT` reads, the networks that are not built in, seconds.csv, sampler.txt and a log of each
-step. What is timed comes first and alone; then votes, the attack and training share the GPU. Steps that are done are
-not repeated, and commands that were interrupted resume. An H200 takes half an hour or more.
+`python -m benchmarks.results OUT` reads, the networks that are not built in, sampler.txt and a log of each step. What
+is timed comes first and alone; then votes, the attack and training share the GPU. Steps that are done are not repeated,
+and commands that were interrupted resume. An H200 takes half an hour or more.
 
 `--rehearse` runs every step with a few images and draws, without the benchmark, to see that all of them work. `--only`
 runs some of the steps; their names are those of the logs.
@@ -77,7 +77,7 @@ class Evidence:
         known = [step.log for side in (self._timed, *sides, self._votes_of_trained) for step in side()]
         if strange := [name for name in self.only if name not in known]:
             raise SystemExit(f"no step {', '.join(strange)}; --only takes {', '.join(known)}")
-        self._each(replace(step, alone=True) for step in self._timed())
+        self._each(self._timed())
         models = self.out / "models"
         with ThreadPoolExecutor() as pool:
             lanes = [pool.submit(self._each, side()) for side in sides]
@@ -181,7 +181,6 @@ class Step:
     name: str
     command: Sequence[str]
     copy: Path | None = None
-    alone: bool = False  # whether nothing else uses the device
 
     @property
     def log(self) -> str:
@@ -202,9 +201,6 @@ class Step:
             return
         if self.copy is not None:
             shutil.copy(log, self.copy)
-        with (self.out / "seconds.csv").open("a") as table:
-            head = "" if table.tell() else "votes,seconds,device\n"
-            table.write(f"{head}{self.name},{seconds:.1f},{'alone' if self.alone else 'shared'}\n")
         done.touch()
 
 

@@ -49,9 +49,6 @@ def write_evidence(home: Path, ranked: np.ndarray, truth: np.ndarray, draws: int
     _write_attack(home / "coco-0.5" / "attack", run, truth, some)
     (home / "older").mkdir()
     np.savez(home / "older" / "votes.npz", votes=ranked[:, :draws], labels=truth)
-    (home / "seconds.csv").write_text(
-        "votes,seconds,device\ncoco-0.5/votes,20,shared\ncoco-0.5/votes-adaptive,10,alone\n", encoding="utf-8"
-    )
     printed = "a device\nsampler" + 20 * " " + "100 draws/s  \n  sampler / bare" + 20 * " " + "0.980  >= 0.97\n"
     (home / "sampler.txt").write_text(printed, encoding="utf-8")
 

@@ -1,6 +1,5 @@
-"""The steps that draw the evidence: each is run once and timed, and only those that were named."""
+"""The steps that draw the evidence: each is run once, and only those that were named."""
 
-import csv
 import sys
 from pathlib import Path
 
@@ -8,8 +7,8 @@ import pytest
 from benchmarks.evidence import Evidence, Step
 
 
-def _step(out: Path, name: str, code: str, *, alone: bool = False) -> Step:
-    return Step(out, name, [sys.executable, "-c", code], alone=alone)
+def _step(out: Path, name: str, code: str) -> Step:
+    return Step(out, name, [sys.executable, "-c", code])
 
 
 @pytest.fixture
@@ -20,8 +19,8 @@ def out(tmp_path: Path) -> Path:
 
 
 def test_step(out: Path, capsys):
-    """A step that is done is not repeated, and its time and output are kept; one that failed is run again."""
-    once = _step(out, "coco/votes", f"open({str(out / 'count')!r}, 'a').write('x'); print('said')", alone=True)
+    """A step that is done is not repeated, and its output is kept; one that failed is run again."""
+    once = _step(out, "coco/votes", f"open({str(out / 'count')!r}, 'a').write('x'); print('said')")
     broken = _step(out, "train it", "raise SystemExit(1)")
     for _ in range(2):
         once()
@@ -29,9 +28,6 @@ def test_step(out: Path, capsys):
     assert (out / "count").read_text() == "x"
     assert (out / "logs" / "coco-votes.log").read_text() == "said\n"
     assert capsys.readouterr().out.count("train it: FAILED") == 2
-    with (out / "seconds.csv").open() as file:
-        (row,) = csv.DictReader(file)
-    assert (row["votes"], row["device"]) == ("coco/votes", "alone")
 
 
 def test_only(out: Path, monkeypatch):

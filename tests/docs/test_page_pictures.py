@@ -1,14 +1,19 @@
-"""Figures that are made from the built-in model are those of the model and the script that are here."""
+"""Pictures that are made from the built-in model are those of the model and the code that are here."""
 
-import importlib.util
-from pathlib import Path
+import pytest
+from benchmarks.pictures import CODE, IMAGES, STAMP, stamp
 
-ROOT = Path(__file__).parents[2]
+from multiguard.models.spec import DEFAULT_MODEL
+
+LARGEST = 2_000_000  # bytes
 
 
-def test_how_it_works():
-    """The figure of docs/how-it-works.md names the hashes of the model and of its script."""
-    spec = importlib.util.spec_from_file_location("how_it_works", ROOT / "docs" / "hooks" / "how_it_works.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert f"<desc>{module.stamp()}</desc>" in module.PICTURE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", CODE)
+def test_stamp(name):
+    """The file names the default model and the hashes of its weights and of the code; it is small."""
+    content = (IMAGES / name).read_bytes()
+    found = STAMP.search(content.decode("latin-1"))
+    assert found, f"{name} names no model"
+    again = f"stale: run `python -m benchmarks.pictures --only {name}`"
+    assert found[0] == stamp(name, DEFAULT_MODEL), again
+    assert len(content) < LARGEST
