@@ -20,7 +20,7 @@ from scipy.special import ndtri
 from multiguard.certify.arguments import Bools, Floats, Ints, check_distribution
 from multiguard.certify.bets import Game, ladders
 from multiguard.certify.draws import Draws, read_draws
-from multiguard.certify.joint import best_within, subset_sizes
+from multiguard.certify.joint import best_within
 from multiguard.certify.layers import GAUSSIAN_SHIFT, Shift, crossing
 from multiguard.certify.noise import SampledNoise
 from multiguard.certify.radii import Radii
@@ -114,7 +114,7 @@ class _Means:
         means[:, (self.vs == 0) & (into > 0)] = -np.inf
         within = self._within_u(means, out)
         sets = best_within(np.ascontiguousarray(within[:, : 1 << self.together]), np.maximum)
-        return sets[:, subset_sizes(self.together) == into], within[:, 1 << self.together :]
+        return sets[:, np.bitwise_count(np.arange(1 << self.together)) == into], within[:, 1 << self.together :]
 
     def _weighed(self, r: float, out: int, into: int) -> float:
         """The r up to which every pair is refuted if labels may have weights; `r` is that of equal ones."""
@@ -133,7 +133,7 @@ class _Means:
         if len(left) > _MOST_PAIRS or alone.min(initial=np.inf) <= 0:
             return False
         sets_u = self.subsets[self.us == out]
-        sets_v = self.rivals[: 1 << self.together][subset_sizes(self.together) == into]
+        sets_v = self.rivals[: 1 << self.together][np.bitwise_count(np.arange(1 << self.together)) == into]
         return all(self._refuted(r, sets_u[u] > 0, sets_v[v] > 0) for u, v in left.tolist())
 
     def _refuted(self, r: float, in_u: Bools, in_v: Bools) -> bool:

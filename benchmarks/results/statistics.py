@@ -20,10 +20,9 @@ from multiguard.certify import Radii
 from multiguard.certify.arguments import Floats
 from multiguard.certify.bounds import Bounds, ClopperPearson
 from multiguard.certify.draws import Group, count_votes, equal_groups
-from multiguard.certify.joint import joint_radii
+from multiguard.certify.joint import joint_radii, paper_radii
 from multiguard.certify.layers import GAUSSIAN_SHIFT, Layers, crossing, scale_radii
 from multiguard.certify.rules import TopK
-from multiguard.certify.theorem1 import paper_radii
 from multiguard.io.rounding import plain, up_to_digits
 
 Solver = Callable[[Group, TopK, float], Floats]

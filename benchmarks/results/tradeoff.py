@@ -10,8 +10,7 @@ import numpy as np
 from benchmarks.results.drawing import IMAGES, svg_figure
 from benchmarks.results.markdown_tables import RADIUS_HEADS, cells, csv_link, markdown
 from benchmarks.results.sources import ALPHA, MAIN, Source, kept_rows
-from multiguard.certify import Gaussian, Method, TopK
-from multiguard.certify.stopping import outlooks
+from multiguard.certify import Gaussian, Method, TopK, settled_by_betting
 from multiguard.io.rounding import percent_value, plain
 from multiguard.report import figures
 from multiguard.smooth import AdaptivePlan
@@ -47,11 +46,12 @@ def replayed(source: Source, rule: TopK, radius: float, most: int) -> Source:
 def _taken(source: Source, plan: AdaptivePlan) -> np.ndarray:
     taken = [plan.stops[0]] * len(source)
     options: dict[str, Any] = {"num_labels": source.num_labels, "noise": Gaussian(source.sigma), "alpha": plan.alpha}
+    options |= {"radii": plan.radii, "draws": plan.max_draws, "forecast_margin": plan.forecast_margin}
     for now, following in zip(plan.stops, plan.stops[1:], strict=False):
         live = [i for i, draws in enumerate(taken) if draws == now]
         so_far = [source.votes[i][:now] for i in live], [source.labels[i] for i in live]
-        for i, outlook in zip(live, outlooks(*so_far, plan.rule, radii=plan.radii, **options), strict=True):
-            taken[i] = following if outlook.reachable(plan.max_draws, plan.forecast_margin).any() else now
+        for i, is_settled in zip(live, settled_by_betting(*so_far, plan.rule, **options), strict=True):
+            taken[i] = now if is_settled else following
     return np.array(taken, dtype=np.float64)
 
 

@@ -42,7 +42,7 @@ def claimed(staircase: betting.Staircase, draws: Draws, row: int, alpha: float, 
     game, claims = staircase
     needed, blocks = float(-np.log(alpha)), course.blocks(draws, game, claims)
     tried = [replace(each, needed=needed) for each in claims[: row + 1]]
-    log_k = (wealth.wealth(bets, np.array([R])) for bets in wealth.bets_of(blocks, tried, course))
+    log_k = (wealth.wealth(bets, np.array([R]), np.zeros(1, int)) for bets in wealth.bets_of(blocks, tried, course))
     return all(betting.is_proved(each, needed, draws.count)[0] for each in log_k)
 
 
@@ -164,7 +164,10 @@ def test_bets_on_draws_that_chose_them() -> None:
             draws = read_draws(np.concatenate([earlier, second]), range(12), Threshold(T), 12)
             claim = Claim(out=12, into=0, needed=-np.log(alpha))
             blocks = course.blocks(draws, Game(12, 0, 12, T), [claim])
-            wrong[name] += wealth.wealth(wealth.bets_of(blocks, [claim], course)[0], np.zeros(1))[0] >= claim.needed
+            wrong[name] += (
+                wealth.wealth(wealth.bets_of(blocks, [claim], course)[0], np.zeros(1), np.zeros(1, int))[0]
+                >= claim.needed
+            )
     assert too_many(wrong["fresh"], images, alpha) > 1e-4
     assert too_many(wrong["same"], images, alpha) < 1e-6
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from tests.certify.cases import Lines, random_sets, too_many, votes_and_labels
+from tests.certify.outlooks import Outlook, outlooks
 from tests.certify.worst_cases import Staircase, floor_of_two, top_two_of_five, two_labels
 
 from multiguard.certify import (
@@ -16,7 +17,7 @@ from multiguard.certify import (
     certified_radii_batch,
     settled_by_betting,
 )
-from multiguard.certify.stopping import Outlook, needed_r, outlooks
+from multiguard.certify.betting import needed_r
 from multiguard.errors import InvalidInputError
 
 TOP_K = {"rule": TopK(3, 2), "num_labels": 10, "sigma": 0.5, "alpha": 0.01}
@@ -32,18 +33,12 @@ def forecast(votes, labels, rule, sigma, **options) -> list[Outlook]:
     return outlooks(votes, labels, rule, noise=Gaussian(sigma), **options)
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"radii": []}, "one or more"),
-        ({"alpha": 0.0}, "alpha"),
-        ({"rule": TopK(11, 1)}, "k must be"),
-    ],
-)
-def test_arguments(change, says: str) -> None:
-    """Arguments out of range are refused."""
-    with pytest.raises(InvalidInputError, match=says):
-        outlook_of([np.tile([0, 1], (50, 1))], [[0]], **change)
+def test_arguments() -> None:
+    """Arguments out of range raise an error."""
+    options = {**TOP_K, "draws": 100, "forecast_margin": 1.0, "radii": [0.2]}
+    for change, says in (({"radii": []}, "one or more"), ({"alpha": 0.0}, "alpha"), ({"rule": TopK(11, 1)}, "k must")):
+        with pytest.raises(InvalidInputError, match=says):
+            settled_by_betting([np.tile([0, 1], (50, 1))], [[0]], **options | change)
 
 
 @pytest.mark.parametrize("rule", ["top-k", "threshold"])
@@ -91,7 +86,7 @@ def test_settled_images() -> None:
 
 @pytest.mark.parametrize("rule", ["top-k", "threshold"])
 def test_settled_sooner(rule: str) -> None:
-    """What is found without all bets is what the outlook says, and images of both kinds are there."""
+    """What is found from as few claims as possible is what all claims say, and images of both kinds are there."""
     rng = np.random.default_rng(2)
     votes, labels = votes_and_labels(rng, 16, [50, 100, 200, 400])
     options = TOP_K

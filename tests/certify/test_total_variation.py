@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from tests.certify import total_variation as tv
 from tests.certify.cases import random_distribution, random_ranked
+from tests.certify.outlooks import outlooks
 from tests.certify.worst_cases import ceiling_of_two, floor_of_two, top_two_of_five, two_labels, variation
 
 from multiguard.certify import (
@@ -26,7 +27,6 @@ from multiguard.certify import (
     joint,
     label_radii,
 )
-from multiguard.certify.stopping import outlooks
 from multiguard.errors import InvalidInputError
 
 UNIT = Uniform(0.5)  # a radius of it is D itself
@@ -232,7 +232,5 @@ def test_no_draws_of_a_band(method: str) -> None:
         certified_radii(ranked, [0], TopK(1, 1), noise=band, num_labels=2, method=method)
     with pytest.raises(InvalidInputError, match="is for band noise, not uniform:0"):
         certified_radii(ranked, [0], TopK(1, 1), noise=UNIT, num_labels=2, method="enumerated")
-    with pytest.raises(InvalidInputError, match="no random draws"):
-        outlooks([ranked], [[0]], TopK(1, 1), noise=band, num_labels=2, radii=[1])
     with pytest.raises(InvalidInputError, match="no random draws"):
         exact_radii(np.eye(2, dtype=bool), [0.9, 0.1], [0], TopK(1, 1), noise=band, method=method)

@@ -80,7 +80,7 @@ def bets_of(
     radii = RADII if game.shift is GAUSSIAN_SHIFT else FAR
     blocks = course.blocks(draws, game, [claim])
     with overhear(patch, radii) as heard:
-        fast = wealth.wealth(wealth.bets_of(blocks, [claim], course)[0], radii)
+        fast = wealth.wealth(wealth.bets_of(blocks, [claim], course)[0], radii, np.arange(len(radii)))
     return fast, heard, wealth._sets(blocks[0], claim)
 
 

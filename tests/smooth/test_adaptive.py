@@ -12,8 +12,7 @@ from joblib.externals.loky import get_reusable_executor
 from torch import Tensor
 from toy import Images, linear
 
-from multiguard.certify import Gaussian, Threshold, TopK
-from multiguard.certify.stopping import outlooks
+from multiguard.certify import Gaussian, Threshold, TopK, settled_by_betting
 from multiguard.data.image import image_hash
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.models import load
@@ -34,6 +33,7 @@ def smoother(plan: AdaptivePlan = TOP_K, **options) -> Smoother:
 def stopping_draws(one: Smoother, plan: AdaptivePlan, images: Images, seed: int, *, labelled: bool) -> list[int]:
     """Slow and obvious: one image at a time, one stop after the other, its votes drawn again at each."""
     options = {"rule": plan.rule, "num_labels": 5, "noise": Gaussian(0.5), "radii": plan.radii, "alpha": plan.alpha}
+    options |= {"draws": plan.max_draws, "forecast_margin": plan.forecast_margin}
     top_k, found = plan.rule.name == "top-k", []
     for sample in images:
         labels = sample.labels
@@ -42,8 +42,7 @@ def stopping_draws(one: Smoother, plan: AdaptivePlan, images: Images, seed: int,
             labels = plan.rule.returned(pilot if top_k else pilot.hits(), 5)
         for draws in plan.stops:
             votes = one.votes(sample.image, draws, noise_seed=seed, image_id=sample.id)
-            (outlook,) = outlooks([votes if top_k else votes.hits()], [labels], **options)
-            if not np.any(outlook.reachable(plan.max_draws, plan.forecast_margin)):
+            if settled_by_betting([votes if top_k else votes.hits()], [labels], **options)[0]:
                 break
         found.append(draws)
     return found

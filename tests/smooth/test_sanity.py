@@ -6,7 +6,7 @@ import torch
 from tests.pipeline.tiny_run import command
 
 from multiguard.certify import Gaussian, Threshold, TopK
-from multiguard.certify.stopping import fewest_draws, largest_radius
+from multiguard.certify.radii import fewest_draws, largest_radius
 from multiguard.errors import ModelError
 from multiguard.smooth import Smoother
 

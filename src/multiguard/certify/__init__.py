@@ -7,6 +7,7 @@ from multiguard.lazy import lazy_names
 if TYPE_CHECKING:
     from multiguard.certify.ablation import BandAblation, PixelAblation
     from multiguard.certify.additive import Gaussian, Uniform
+    from multiguard.certify.betting import settled_by_betting
     from multiguard.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
     from multiguard.certify.draws import hits_from_ranked
     from multiguard.certify.noise import Noise, parse_noise, resolve_noise
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
         label_radii,
     )
     from multiguard.certify.rules import METHODS, Method, Rule, RuleName, Threshold, TopK, make_rule, register_method
-    from multiguard.certify.stopping import settled_by_betting
 
 __all__ = [
     "METHODS",
@@ -54,11 +54,11 @@ __getattr__ = lazy_names(
     {
         "ablation": ["BandAblation", "PixelAblation"],
         "additive": ["Gaussian", "Uniform"],
+        "betting": ["settled_by_betting"],
         "bounds": ["clopper_pearson_lower", "clopper_pearson_upper"],
         "draws": ["hits_from_ranked"],
         "noise": ["Noise", "parse_noise", "resolve_noise"],
         "radii": ["Radii", "certified_radii", "certified_radii_batch", "certified_size", "exact_radii", "label_radii"],
         "rules": ["METHODS", "Method", "Rule", "RuleName", "Threshold", "TopK", "make_rule", "register_method"],
-        "stopping": ["settled_by_betting"],
     },
 )

@@ -9,83 +9,55 @@ numbers, ties are broken. `docs/theory.md` has the proof.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify.ablation import BandAblation
 from multiguard.certify.arguments import Bools, Floats, Ints, check_labels
-from multiguard.certify.rules import Rule, TopK
+from multiguard.certify.noise import Noise
+from multiguard.certify.rules import Rule, Threshold, TopK
 from multiguard.errors import InvalidInputError
 
 
 def enumerated_radii(
-    votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, noise: BandAblation
+    votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, noise: Noise
 ) -> tuple[Floats, Floats | None]:
     """The largest patch side of each claim about one image, as `Radii` has them; L may be chosen from the votes."""
     true = check_labels(labels, num_labels, allow_none=True)
     outside = np.setdiff1d(np.arange(num_labels), true)
-    patches = _Patches(_hits(votes, rule, num_labels, noise), noise)
-    if isinstance(rule, TopK):
-
-        def sizes_broken(side: int) -> Bools:
-            left = patches.left(side)
-            own, others = (-np.sort(-left[:, labels], axis=1) for labels in (true, outside))
-            return _sizes_broken(own, others, rule, patches.met(side))
-
-        return _largest_sides(sizes_broken, noise.columns, min(len(true), rule.k)), None
-    needed = rule.needed(noise.columns)
-
-    def bounds_broken(side: int) -> Bools:
-        left, most = patches.left(side), patches.met(side)
-        stay = (left[:, true] >= needed).sum(axis=1).min()
-        lacking = np.sort(np.maximum(needed - left[:, outside], 0), axis=1)
-        raised = (lacking <= most) & (np.cumsum(lacking, axis=1) <= rule.hits_at_most(len(outside)) * most)
-        enter = raised.sum(axis=1).max()
-        return np.concatenate([stay < np.arange(1, len(true) + 1), enter > np.arange(len(outside))])
-
-    both = _largest_sides(bounds_broken, noise.columns, num_labels)
-    return both[: len(true)], both[len(true) :]
-
-
-def _hits(votes: ArrayLike, rule: Rule, num_labels: int, noise: BandAblation) -> Bools:
-    """(columns, labels) the labels that each band returned, if there is a draw for each."""
     hits = rule.sets(np.atleast_1d(votes), num_labels)
-    if len(hits) != noise.columns:
+    if (columns := len(hits)) != noise.positions:
         raise InvalidInputError(
-            f"the votes have {len(hits)} draws; the noise {noise} has its {noise.columns} bands in order"
+            f"the votes have {columns} draws; the noise {noise} has its {noise.positions} bands in order"
         )
-    return hits
+    sums = np.cumsum(np.concatenate([np.zeros((1, num_labels), np.bool_), hits, hits]), axis=0, dtype=np.int64)
+    width, claims = int(noise.met(1)), rule.sizes(len(true))
 
+    @cache
+    def broken(side: int) -> Bools:
+        """Which claims a patch of this side breaks, wherever it is."""
+        first, met = (np.arange(columns - side + 1) - width + 1) % columns, int(noise.met(side))
+        left = sums[columns] - (sums[first + met] - sums[first])  # (positions, labels) votes of bands that are not met
+        if isinstance(rule, TopK):
+            return _sizes_broken(left[:, true], left[:, outside], rule, met)
+        return _bounds_broken(left[:, true], left[:, outside], rule, rule.needed(columns), met)
 
-class _Patches:
-    """The votes that patches of any side leave as they are, at each of their positions."""
-
-    def __init__(self, hits: Bools, noise: BandAblation) -> None:
-        self.noise = noise
-        twice = np.concatenate([np.zeros((1, hits.shape[1]), np.bool_), hits, hits])
-        self._sums = np.cumsum(twice, axis=0, dtype=np.int64)
-
-    def met(self, side: int) -> int:
-        """D, the number of bands that a patch of this side meets."""
-        return int(self.noise.met(side))
-
-    def left(self, side: int) -> Ints:
-        """(positions, labels) the votes of the bands that a patch does not meet."""
-        columns = self.noise.columns
-        first = (np.arange(columns - side + 1) - self.noise.width + 1) % columns
-        left: Ints = self._sums[columns] - (self._sums[first + self.met(side)] - self._sums[first])
-        return left
+    every = claims + (len(outside) if rule.has_ceilings else 0)
+    radii = np.empty(every)
+    for claim in range(every):  # a larger patch contains a smaller one, so what one side breaks all larger ones break
+        side = bisect_left(range(columns + 1), 1, key=lambda side: int(broken(side)[claim]))
+        radii[claim] = np.inf if side > columns else side - 1 if side else -np.inf
+    return radii[:claims], radii[claims:] if rule.has_ceilings else None
 
 
 def _sizes_broken(own: Ints, others: Ints, rule: TopK, most: int) -> Bools:
     """(sizes,) whether fewer than e = 1, 2, ... labels of L may be returned; no size is where too few labels are left.
 
-    `own` and `others`, (positions, labels) downwards, are the votes left to L and to others; a label can get `most`.
+    `own` and `others`, (positions, labels), are the votes left to L and to others; a label can get `most`.
     """
-    broken = np.zeros(min(own.shape[1], rule.k), dtype=np.bool_)
+    own, others = -np.sort(-own, axis=1), -np.sort(-others, axis=1)
+    broken = np.zeros(rule.sizes(own.shape[1]), dtype=np.bool_)
     for e in range(max(1, rule.k - others.shape[1] + 1), len(broken) + 1):
         lacking = np.maximum(own[:, [e - 1]] - others[:, : rule.k - e + 1], 0)
         raised = (lacking <= most).all(axis=1) & (lacking.sum(axis=1) <= rule.k_prime * most)
@@ -93,13 +65,10 @@ def _sizes_broken(own: Ints, others: Ints, rule: TopK, most: int) -> Bools:
     return broken
 
 
-def _largest_sides(broken: Callable[[int], Bools], columns: int, claims: int) -> Floats:
-    """(claims,) the largest side that breaks nothing: -inf where every one breaks it, +inf where none does.
-
-    A larger patch contains a smaller one, so that what one side breaks all larger ones break.
-    """
-    at, radii = cache(broken), np.empty(claims)
-    for claim in range(claims):
-        first = bisect_left(range(columns + 1), 1, key=lambda side: int(at(side)[claim]))
-        radii[claim] = np.inf if first > columns else first - 1 if first else -np.inf
-    return radii
+def _bounds_broken(own: Ints, others: Ints, rule: Threshold, needed: int, most: int) -> Bools:
+    """(d + c - d,) whether fewer than 1, 2, ... labels of L may stay, and more than 0, 1, ... others may come in."""
+    stay = (own >= needed).sum(axis=1).min()
+    lacking = np.sort(np.maximum(needed - others, 0), axis=1)
+    raised = (lacking <= most) & (np.cumsum(lacking, axis=1) <= rule.hits_at_most(others.shape[1]) * most)
+    enter = raised.sum(axis=1).max()
+    return np.concatenate([stay < np.arange(1, own.shape[1] + 1), enter > np.arange(others.shape[1])])

@@ -7,22 +7,27 @@ Size e is claimed at r once K has reached 1 / (f_e alpha) for every pair, at r a
 beforehand; f_e is the fraction of alpha that the first draws give to the size. `docs/theory.md` has the proof.
 """
 
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify.arguments import Bools, Floats
-from multiguard.certify.bets import Claim, Game
+from multiguard.certify.arguments import Bools, Floats, check_alpha, check_radii, each_image
+from multiguard.certify.bets import Claim, Game, scores_of, smoothed
 from multiguard.certify.draws import MOST_SUBSET_LABELS, Draws, check_order, fixed_permutation, read_draws
-from multiguard.certify.noise import SampledNoise
+from multiguard.certify.noise import Noise, SampledNoise, check_sampled, resolve_noise
 from multiguard.certify.rules import Method, Rule, Threshold, TopK
 from multiguard.certify.wealth import (
     ANYTIME,
+    BETTING_CUTS,
     MOST_TOGETHER,
+    Block,
     Course,
     bets_of,
     fixed_course,
     likely_end,
-    reachable,
+    reachable_radii,
     settle,
     wealth,
 )
@@ -31,10 +36,14 @@ from multiguard.certify.wealth import (
 BETTING_METHODS: tuple[Method, ...] = ("coupled", "betting")
 # log K must exceed what is needed by this much, and by so much more per draw: far more than rounding can add.
 _SLACK, _SLACK_PER_DRAW = 1e-8, 1e-12
-
-
+# Of forecasts: a claim may have been made where this multiple of the growth expected would have been enough; nothing is
+# claimed so far beyond the last r of the list; draws of each law that were never seen.
+_HOPE, _BEYOND, _UNSEEN = 4.0, 5.0, 0.4
 # Claims about one image from the weakest to the strongest, each implied by the next, and what a draw is worth in them.
 Staircase = tuple[Game, list[Claim]]
+# Whether log K has reached what a claim or a stronger one needs, what the weakest pair still lacks, and the square root
+# of the growth that is expected per draw to come; each (radii,).
+Standing = tuple[Bools, Floats, Floats]
 
 
 def betting_radii(
@@ -72,16 +81,16 @@ def staircases(draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, cour
     return [floors(draws, rule, alpha / 2, noise), ceilings(draws, rule, alpha / 2, noise, course)]
 
 
-def certain_sizes(draws: Draws, rule: TopK) -> int:
-    """How many sizes cannot fail: the labels outside L are too few to push them out."""
-    return min(draws.num_true, rule.k, max(0, rule.k - draws.rivals))
-
-
 def top_k_sizes(draws: Draws, rule: TopK, alpha: float, noise: SampledNoise) -> Staircase:
     """The sizes that have to be proved, each with the same fraction of alpha."""
     d, sizes = draws.num_true, range(certain_sizes(draws, rule) + 1, min(draws.num_true, rule.k) + 1)
     game = Game(min(rule.k_prime, _most_subset(d)), min(rule.k_prime, rule.k), rule.k_prime, shift=noise.shift)
     return game, [_claim(d - e + 1, rule.k - e + 1, alpha * (1 / len(sizes))) for e in sizes]
+
+
+def certain_sizes(draws: Draws, rule: TopK) -> int:
+    """How many sizes cannot fail: the labels outside L are too few to push them out."""
+    return min(draws.num_true, rule.k, max(0, rule.k - draws.rivals))
 
 
 def floors(draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise) -> Staircase:
@@ -109,7 +118,7 @@ def _claim(out: int, into: int, alpha: float) -> Claim:
     return Claim(out, into, float(-np.log(alpha)))
 
 
-def is_proved(log_k: Floats, needed: Floats | float, draws: int) -> Bools:
+def is_proved(log_k: Floats, needed: float, draws: int) -> Bools:
     """Whether the wealth of the weakest pair suffices."""
     return log_k >= needed + _SLACK + _SLACK_PER_DRAW * draws
 
@@ -123,10 +132,10 @@ def claimed(draws: Draws, staircase: Staircase, noise: SampledNoise, course: Cou
     reached = [0]  # how many of the radii, from the strongest claim on
     claims = settle(blocks, claims, course)
     for claim, bets in reversed(list(zip(claims, bets_of(blocks, claims, course), strict=True))):
-        proved, end = reached[-1], reachable(bets, radii)
-        for stop in (likely_end(bets, radii, proved, end), end):
-            is_next = is_proved(wealth(bets, radii, proved, stop), claim.needed, draws.count)
-            proved += int(np.logical_and.accumulate(is_next).sum())
+        proved, end = reached[-1], reachable_radii(bets, radii)
+        for stop in (min(likely_end(bets, radii, proved), end), end):
+            log_k = wealth(bets, radii, np.arange(proved, stop), end)
+            proved += int(np.logical_and.accumulate(is_proved(log_k, claim.needed, draws.count)).sum())
             if proved < stop:
                 break
         reached.append(proved)
@@ -136,3 +145,99 @@ def claimed(draws: Draws, staircase: Staircase, noise: SampledNoise, course: Cou
 def _most_subset(num_true: int) -> int:
     """The most labels that a set S can have."""
     return num_true if num_true <= MOST_SUBSET_LABELS else 1
+
+
+def settled_by_betting(
+    votes: Iterable[ArrayLike],
+    labels: Iterable[ArrayLike],
+    rule: Rule,
+    *,
+    draws: int,
+    forecast_margin: float,
+    num_labels: int,
+    radii: Sequence[float],
+    sigma: float | None = None,
+    noise: Noise | None = None,
+    alpha: float = 0.001,
+) -> list[bool]:
+    """For each image whether each claim is proved, or out of reach with `draws` in all: a forecast, never a proof.
+
+    Further draws are taken to be `forecast_margin` standard deviations better than expected, at the requested `radii`.
+    `votes` are all votes so far; the other arguments are as in `certified_radii_batch`.
+
+    >>> from multiguard.certify import TopK
+    >>> mixed = np.random.default_rng(0).permutation
+    >>> clear, open_, hopeless = [[0]] * 400, mixed([[0]] * 75 + [[1]] * 25), mixed([[0], [1]] * 200)
+    >>> options = {"num_labels": 2, "sigma": 0.5, "radii": [0.2], "draws": 10_000, "forecast_margin": 2}
+    >>> settled_by_betting([clear, open_, hopeless], [[0]] * 3, TopK(k=1, k_prime=1), **options)
+    [True, False, True]
+    """
+    rule.check(num_labels)
+    sampled, level = check_sampled(resolve_noise(sigma, noise)), check_alpha(alpha)
+    r = needed_r(check_radii(radii), sampled)
+
+    def is_settled(given: ArrayLike, true: ArrayLike) -> bool:
+        image = read_draws(given, true, rule, num_labels)
+        found = standings(image, rule, level, sampled, r)
+        return not any(reachable(each, image.count, draws, forecast_margin).any() for each in found)
+
+    return list(each_image(votes, labels, is_settled))
+
+
+def needed_r(radii: Floats, noise: SampledNoise) -> Floats:
+    """(radii,) the least r of the list that is enough for each radius; far beyond its end where none is."""
+    listed = np.append(noise.betting_r, noise.betting_r[-1] + _BEYOND)
+    return listed[np.searchsorted(noise.radii(noise.betting_r), radii)]
+
+
+def reachable(standing: Standing, now: int, draws: int, forecast_margin: float) -> Bools:
+    """(radii,) where a claim is not made by `now`, but would be by `draws` in all, if these are that favourable."""
+    claimed, missing, pace = standing
+    left = max(0, draws - now)
+    if left == 0 or forecast_margin == math.inf:
+        return ~claimed & np.bool_(left > 0)
+    pace = np.maximum(pace + forecast_margin / np.sqrt(2 * now), 0.0)
+    return np.asarray(~claimed & (pace**2 * left + forecast_margin * pace * np.sqrt(2 * left) >= missing))
+
+
+def standings(draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, r: Floats) -> Iterator[Standing]:
+    """Where the claims about one image stand at each r: of each staircase from the strongest claim to the weakest.
+
+    Each is found when it is asked for: the first that is within reach settles that more draws are worth it.
+    """
+    rising, back = np.unique(r, return_inverse=True)
+    listed = rising <= noise.betting_r[-1]
+    places = np.searchsorted(noise.betting_r, rising[listed])
+    for game, given in staircases(draws, rule, alpha, noise, ANYTIME):
+        if not given:
+            continue
+        blocks, made = ANYTIME.blocks(draws, game, given), np.zeros(len(rising), np.bool_)
+        seen = Block(draws, (draws.count, draws.count), draws.count, game, given)
+        for claim in reversed(settle(blocks, given, ANYTIME)):
+            pace, log_k = _pace(seen, claim, rising), np.zeros(len(rising))
+            expected = max(0.0, pace.max()) ** 2 * max(0, draws.count - BETTING_CUTS[0])
+            if _HOPE * expected >= claim.needed:  # others have hardly any wealth
+                log_k[listed] = wealth(bets_of(blocks, [claim], ANYTIME)[0], noise.betting_r, places)
+            made = made | is_proved(log_k, claim.needed, draws.count)  # a claim implies all weaker ones
+            yield made[back], (claim.needed - log_k)[back], pace[back]
+
+
+def _pace(block: Block, claim: Claim, radii: Floats) -> Floats:
+    """(radii,) about the square root of the growth of log K per draw to come; negative beyond hope.
+
+    It is for the U whose labels of L came last: the best mean of a bet, in standard deviations, over sqrt(2). With n
+    draws seen it has a standard deviation of about 1 / sqrt(2 n).
+    """
+    options, weakest = block.options(claim), np.zeros((1, len(block.order)), np.int64)
+    weakest[0, block.order[len(block.order) - claim.out :]] = 1
+    rows = np.repeat(block.within(weakest)[0], len(options.sizes))
+    possible, gaps, least = options.ladder.possible[rows], options.ladder.gaps[rows], options.ladder.least[rows]
+    law = smoothed(options.counts[rows], possible, _UNSEEN)
+    shift, r = block.game.shift, radii[:, None, None]
+    scores = shift.kept(scores_of(law, shift))
+    means = least + (gaps * shift.moved(scores, -r)).sum(axis=2)
+    h = np.zeros((len(radii), *law.shape))
+    np.cumsum(gaps * shift.slopes(scores, r), axis=2, out=h[:, :, 1:])
+    h -= (law * h).sum(axis=2, keepdims=True)
+    best: Floats = (means / np.sqrt(2 * np.maximum((law * h**2).sum(axis=2), 1e-12))).max(axis=1)
+    return best

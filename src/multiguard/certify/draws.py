@@ -302,13 +302,17 @@ class Group:
         """The same images with the most hit labels outside L in place of L; for the threshold rule only."""
         return Group([counts.suspects for counts in self.counts if counts.suspects is not None], self.shift)
 
-    def rivals(self, most: int) -> Floats:
-        """(images, <= most) the largest masses outside L, downwards."""
-        return self._largest(self.labels, most)
+    def hit_at_least(self, *, outside: bool = False) -> Floats:
+        """(images, k') the mass of the draws that hit at least 1, 2, ..., k' labels of L, or outside L, k' in all."""
+        overlap = np.stack([counts.overlap_mass for counts in self.counts])
+        return np.cumsum(overlap[:, :-1] if outside else overlap[:, :0:-1], axis=1)[:, ::-1]
 
-    def rivals_of(self, position: int, most: int) -> Floats:
-        """(images, <= most) the largest masses of all labels but the one at this position of L, downwards."""
-        return self._largest(self.labels[:, position : position + 1], most)
+    def rivals(self, most: int, position: int | None = None) -> Floats:
+        """(images, <= most) the largest masses outside L, or of all labels but one of L, downwards."""
+        without = self.labels if position is None else self.labels[:, position : position + 1]
+        others = self.label_mass.copy()
+        np.put_along_axis(others, without, -1.0, axis=1)
+        return -np.sort(-others, axis=1)[:, : min(most, self.num_labels - without.shape[1])]
 
     def uncertain_sizes(self, k: int) -> range:
         """The sizes e that have to be proved; smaller ones are certain, as k - e + 1 > c - d leaves too few rivals."""
@@ -319,12 +323,6 @@ class Group:
         """(images, sizes) from the radii of the uncertain sizes: +inf before them, and never rising in e."""
         certain = [np.full(self.images, np.inf)] * (min(self.num_true, k) - len(proved))
         return np.minimum.accumulate(np.stack([*certain, *proved], axis=1), axis=1)
-
-    def _largest(self, without: Ints, most: int) -> Floats:
-        others = self.label_mass.copy()
-        np.put_along_axis(others, without, -1.0, axis=1)
-        count = min(most, self.num_labels - without.shape[1])
-        return -np.sort(-others, axis=1)[:, :count]
 
 
 def equal_groups(counts: Sequence[VoteCounts], rule: Rule) -> Iterator[list[int]]:

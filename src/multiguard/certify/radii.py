@@ -14,8 +14,16 @@ from multiguard.certify.arguments import Floats, Ints, check_alpha, check_distri
 from multiguard.certify.bands import enumerated_radii
 from multiguard.certify.betting import BETTING_METHODS, betting_radii, claimed, floors, read_bets
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
-from multiguard.certify.draws import Group, VoteCounts, count_votes, equal_groups, out_of_order
-from multiguard.certify.joint import independent_ceilings, independent_floors, joint_ceilings, joint_floors, joint_radii
+from multiguard.certify.draws import Group, VoteCounts, count_votes, equal_groups, fixed_permutation, out_of_order
+from multiguard.certify.joint import (
+    independent_ceilings,
+    independent_floors,
+    jia_radii,
+    joint_ceilings,
+    joint_floors,
+    joint_radii,
+    paper_radii,
+)
 from multiguard.certify.noise import Noise, SampledNoise, check_sampled, resolve_noise
 from multiguard.certify.rules import (
     COUPLED_FROM,
@@ -28,7 +36,6 @@ from multiguard.certify.rules import (
     default_method,
     own_method,
 )
-from multiguard.certify.theorem1 import jia_radii, paper_radii
 from multiguard.errors import InvalidInputError
 from multiguard.io.names import short_repr
 
@@ -417,3 +424,46 @@ def _alone(
         else:
             r[i] = claimed(draws, floors(draws, rule, alpha, sampled), sampled, course)[0]
     return sampled.radii(r)
+
+
+def largest_radius(
+    draws: int, rule: Rule, num_labels: int, noise: Noise, alpha: float, method: Method | None = None
+) -> float:
+    """The radius that this number of draws proves if all of them agree on one label; -inf if they prove nothing.
+
+    `method` is the one that will certify them; None for the default of this number of draws.
+
+    >>> from multiguard.certify import Gaussian
+    >>> round(largest_radius(1000, TopK(k=1, k_prime=1), 10, Gaussian(0.5), 0.001), 2)
+    1.22
+    """
+    hits = np.zeros((draws, num_labels), bool)
+    hits[:, 0] = True
+    others, each = (rule.k_prime or 1) - 1, np.arange(draws)
+    for place in range(others):
+        hits[each, 1 + (each * others + place) % (num_labels - 1)] = True
+    rows = hits if noise.enumerated else hits[fixed_permutation(draws)]
+    radius = float(certified_radii(rows, [0], rule, noise=noise, alpha=alpha, method=method).true[0])
+    return radius if radius >= 0 else -np.inf
+
+
+def fewest_draws(rule: Rule, num_labels: int, alpha: float, method: Method | None = None) -> int:
+    """The fewest draws that prove anything by a method if all of them agree on one label.
+
+    >>> fewest_draws(TopK(k=1, k_prime=1), 10, 0.001), fewest_draws(TopK(k=1, k_prime=1), 10, 0.001, "coupled")
+    (12, 30)
+    """
+    fewest = 1
+    while largest_radius(fewest, rule, num_labels, resolve_noise(1.0, None), alpha, method) < 0:
+        fewest += 1
+    return fewest
+
+
+def nothing_words(draws: int, rule: Rule, num_labels: int, alpha: float, method: Method | None = None) -> str:
+    """Why this number of draws proves nothing, and how many would."""
+    fewest = fewest_draws(rule, num_labels, alpha, method)
+    by = "" if method is None else f" by the method {method}"
+    return (
+        f"{draws} draws prove nothing{by}, even if all of them agree: at alpha = {alpha:g} "
+        f"({rule.text}) it takes {fewest} draws or more"
+    )

@@ -118,7 +118,7 @@ def settle(blocks: "Sequence[Block]", claims: Sequence[Claim], course: Course) -
     return [replace(claim, needed=float(-np.log(part))) for claim, part in zip(claims, settled, strict=True)]
 
 
-def reachable(bets: "Sequence[Bets]", radii: Floats) -> int:
+def reachable_radii(bets: "Sequence[Bets]", radii: Floats) -> int:
     """How many of the radii, which rise, have bets that can suffice at all, however favourable the draws are."""
     if not bets:
         return 0
@@ -126,45 +126,36 @@ def reachable(bets: "Sequence[Bets]", radii: Floats) -> int:
     return int(np.count_nonzero((bets[-1].block.last - bets[0].block.first) * growth >= bets[0].claim.needed))
 
 
-def likely_end(bets: "Sequence[Bets]", radii: Floats, start: int, end: int) -> int:
-    """Where the radii from `start` to `end` that are likely to be proved end; no bet is for radii on both sides."""
+def likely_end(bets: "Sequence[Bets]", radii: Floats, start: int) -> int:
+    """Where the radii from `start` on that are likely to be proved end."""
     reach = max((each.reach for each in bets if each.is_hopeful), default=-1.0)
-    stop, now = max(start + 1, int(np.searchsorted(radii, reach + _ABOVE))), start
-    while now < stop < end:
-        now = stop
-        stop = max(
-            int(np.searchsorted(places, places[stop - 1], side="right")) for places in _places_of(bets, radii)[1]
-        )
-    return min(stop, end)
+    return max(start + 1, int(np.searchsorted(radii, reach + _ABOVE)))
 
 
-def _places_of(bets: "Sequence[Bets]", radii: Floats) -> tuple[list[Floats], list[Ints]]:
-    """For each block the r that bets are made for, and which of them each of the radii has."""
-    grids = [each.grid(radii) for each in bets]
-    return grids, [np.searchsorted(grid, radii) for grid in grids]
-
-
-def wealth(bets: "Sequence[Bets]", radii: Floats, start: int = 0, end: int | None = None) -> Floats:
-    """(end - start,) log K of the weakest pair at the radii, which rise, from `start` to `end`.
+def wealth(bets: "Sequence[Bets]", radii: Floats, wanted: Ints, end: int | None = None) -> Floats:
+    """(wanted,) log K of the weakest pair at some of the radii, which rise, all before `end`.
 
     It is the best value that it had at the end of a step. `bets` are of every block against one claim.
     """
-    end = len(radii) if end is None else end
-    if not bets or end <= start:
-        return np.zeros(max(0, end - start))
-    grids, at = _places_of(bets, radii)
-    first = start
-    for places in reversed(at):  # radii with the same bet go together: its stakes follow from the least wealth of them
-        first = int(np.searchsorted(places, places[first]))
-    now = np.zeros((len(bets[0].outs), end - first))
+    if not bets or not len(wanted):
+        return np.zeros(len(wanted))
+    grids = [each.grid(radii) for each in bets]
+    at = [np.searchsorted(grid, radii[:end]) for grid in grids]
+    used = np.zeros(len(at[0]), np.bool_)
+    used[wanted] = True
+    for grid, places in zip(reversed(grids), reversed(at), strict=True):
+        shared = np.zeros(len(grid) + 1, np.bool_)
+        shared[places[used]] = True  # radii with the same bet go together: its stakes follow from the least of them
+        used |= shared[places] & (places < len(grid))
+    now = np.zeros((len(bets[0].outs), int(used.sum())))
     best = now.copy()
     for each, grid, places in zip(bets, grids, at, strict=True):
-        made = places[first:end] < len(grid)
+        made = places[used] < len(grid)
         if made.any():
-            most, last = each.gains(grid, places[first:end][made], now[:, made])
+            most, last = each.gains(grid, places[used][made], now[:, made])
             best[:, made] = np.maximum(best[:, made], now[:, made] + most)
             now[:, made] += last
-    least: Floats = best.min(axis=0)[start - first :]
+    least: Floats = best.min(axis=0)[np.searchsorted(np.flatnonzero(used), wanted)]
     return least
 
 

@@ -94,7 +94,7 @@ def _show(written: "Results") -> None:
 
 def _why_nothing(written: "Results") -> str | None:
     """Why every certified number is 0, if the draws are too few to prove anything at all; None if they are not."""
-    from multiguard.certify.stopping import largest_radius, nothing_words
+    from multiguard.certify.radii import largest_radius, nothing_words
 
     proved = written.certificates
     draws, labels = max(proved.draws, default=0), len(proved.label_names)

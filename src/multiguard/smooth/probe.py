@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.certify.noise import Noise
+from multiguard.certify.radii import largest_radius, nothing_words
 from multiguard.certify.rules import Rule, Threshold, TopK
-from multiguard.certify.stopping import largest_radius, nothing_words
 from multiguard.data.in_memory import MemoryDataset
 from multiguard.data.sample import Dataset
 from multiguard.errors import InvalidInputError, ModelError
