@@ -16,6 +16,7 @@ EVIDENCE is a folder of votes folders; `python -m benchmarks.evidence` draws all
   older/votes                                     a network from 3,000 images
 Each may also be an .npz file with the arrays `votes` and `labels` (sigma 0.5). A part whose votes are missing keeps its
 text and its commit; the main parts, which show the same votes, are made together or not at all, and need every noise.
+The reproduction matrix is made of the files in docs/results whenever the command runs, also without arguments.
 Radii are kept in EVIDENCE/kept, so the command may be run again as votes come in. The comparison needs older/votes and
 coco-0.5/votes alone, and uses the first 2,000 draws of the latter: they show paper with twice the draws.
 """
@@ -43,6 +44,7 @@ from benchmarks.results.main_table import (
     tuned_block,
 )
 from benchmarks.results.markdown_tables import markdown, scores_table
+from benchmarks.results.reproduction import reproduction_blocks
 from benchmarks.results.sources import MAIN, Pair, Source, open_arrays, open_votes
 from benchmarks.results.statistics import statistics_block, wrong_claims_block
 from benchmarks.results.tradeoff import draws_block, tradeoff_block
@@ -77,6 +79,8 @@ def main() -> None:
         every = "\n".join(page.read_text(encoding="utf-8") for page in pages)
         own = origin_blocks(every, list(evidence.found.values()), commit, options.out)
         pages[0].write_text(blocks.filled(pages[0].read_text(encoding="utf-8"), own), encoding="utf-8")
+    text = blocks.filled(pages[1].read_text(encoding="utf-8"), reproduction_blocks(options.out))
+    pages[1].write_text(text, encoding="utf-8")
 
 
 class Evidence:
@@ -176,7 +180,6 @@ def _main_parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Make]]:
     for row in (figure_rows.k_prime_row, figure_rows.k_row, figure_rows.alpha_row):
         yield row.__name__, lambda row=row: row(source, docs)
     yield "sigma", lambda: figure_rows.sigma_row(sources, docs)
-    yield "terms", lambda: figure_rows.second_terms_row(source, docs)
     yield "jia", lambda: figure_rows.jia_row(source, (MAIN, SMALL), ("paper", "joint", METHODS[0]), docs)
     if (clean := evidence.get("clean/votes")) is not None and clean.draws == source.draws:
         yield "training", lambda: figure_rows.training_row(source, clean, docs)

@@ -12,7 +12,6 @@ from benchmarks.results.__main__ import _FEW as FEW
 from benchmarks.results.__main__ import Evidence, _parts, coco_blocks, main
 from benchmarks.results.choice import Candidate, Choice
 from benchmarks.results.distance import _smoothed_recall, distance_block
-from benchmarks.results.figure_rows import n_row
 from benchmarks.results.main_table import STRICT, many_draws_block, threshold_block, tuned_block
 from benchmarks.results.markdown_tables import RADII, csv_link, csv_rows
 from benchmarks.results.sources import MAIN, Source, open_arrays
@@ -27,6 +26,7 @@ from multiguard.io.rounding import percent_value, plain
 ROOT = Path(__file__).parents[2]
 PAGES = ("results.md", "reproduction.md", "measurements.md")
 DRAWN = {"draws", "many-draws", "tradeoff", "row-n", "distance", "threshold"}  # parts that coco-0.5 is enough for
+MATRIX = {"matrix", "matrix-findings", "matrix-why"}  # made of files, not of votes
 FOLDERS = {"older/votes", "full-data/votes", "smaller-0.5/votes", "clean/votes", "coco-0.5/votes-adaptive"}
 FOLDERS |= {f"coco-{sigma}/votes{end}" for sigma in ("0.25", "0.5", "1") for end in ("", "-train")}
 FOLDERS |= {f"coco-0.5/votes-threshold-{score}{end}" for score in (0.3, 0.5) for end in ("", "-train")}
@@ -130,7 +130,7 @@ def test_coco_blocks(folder, tmp_path):
     made = coco_blocks(evidence, tmp_path)
     pages = [ROOT / "docs" / name for name in PAGES] + [ROOT / "README.md"]
     named = {name for page in pages for name in blocks.names(page.read_text(encoding="utf-8"))}
-    assert set(made) == named - {"made", "votes", "limit", "wrong-claims", "comparison", "digits"}
+    assert set(made) == named - {"made", "votes", "limit", "wrong-claims", "comparison", "digits", *MATRIX}
     assert "At R = 0, 0.5, 1, 1.5 and 448 pixels, sigma = 1 certifies" in made["sizes"]
     assert "448-pixel input" in made["waterfall"]
     assert "Chosen on 3 training images" in made["tuned"]
@@ -230,17 +230,6 @@ def test_smoothed_recall(folder):
     assert _smoothed_recall(one, TopK(24, 3)) == pytest.approx(1 / 3)
 
 
-def test_n_row(folder, tmp_path):
-    """The verdict looks at the last step at every radius, not only where it is smallest."""
-    source = Evidence(folder).open("coco-0.5/votes")
-    before, after = (source.scores(MAIN, "joint", n, radius=RADII).recall for n in (100, 240))
-    gains = 100 * (after - before)
-    assert gains.min() < 0.5 < gains.max()
-    words = n_row(source, tmp_path)["row-n"].split("\n\n")[-1]
-    assert words.startswith("**Holds in part.**")
-    assert f"The last step adds {', '.join(f'{gain:.1f}' for gain in gains)} points at R = 0, 0.25" in words
-
-
 @pytest.mark.soak
 def test_few_draws(folder, tmp_path, monkeypatch):
     """Where no network has more than the first draws, everything is made, and nothing is shown twice."""
@@ -276,7 +265,7 @@ def test_missing_networks(folder, tmp_path):
     before: set[str] = set()
     for names, parts in (
         (["coco-0.25", "coco-0.5"], {"threshold", "draws", "many-draws", "tradeoff", "n", "distance"}),
-        (["coco-1"], {"methods", "headline", "tuned", "sigma", "terms", "jia", "statistics", "labels", "certify-cost"}),
+        (["coco-1"], {"methods", "headline", "tuned", "sigma", "jia", "statistics", "labels", "certify-cost"}),
         (["smaller-0.5"], {"sizes"}),
         (["clean"], {"training"}),
         (["older"], set()),
@@ -299,11 +288,12 @@ def test_kept_parts(folder, tmp_path, monkeypatch):
     docs.mkdir()
     for page in (*ROOT.glob("docs/*.md"), ROOT / "README.md"):
         shutil.copy(page, docs)
+    shutil.copytree(ROOT / "docs" / "results", docs / "results")
     page = docs / "results.md"
     for name in PAGES:
         text = (docs / name).read_text(encoding="utf-8")
         (docs / name).write_text(re.sub(r"(<!-- results: \S+ at )\w+ -->", r"\1aaaaaaa -->", text), encoding="utf-8")
-    csv_link(docs, "votes", ["votes", "commit"], [["older/votes", "aaaaaaa"]])
+    csv_link(docs, "votes", ["votes", "images", "commit"], [["older/votes", "6", "aaaaaaa"]])
     before, readme = blocks.texts(page.read_text(encoding="utf-8")), (docs / "README.md").read_text(encoding="utf-8")
 
     def after(commit: str) -> dict[str, str]:
@@ -320,7 +310,7 @@ def test_kept_parts(folder, tmp_path, monkeypatch):
     old, new = _cells(some["made"])
     assert (old[0], new[0]) == ("aaaaaaa", "bbbbbbb")
     assert "What each step is worth" in old[1]
-    assert csv_rows(docs, "votes")[-1] == ["older/votes", "aaaaaaa"]
+    assert csv_rows(docs, "votes")[-1] == ["older/votes", "6", "aaaaaaa"]
     _linked(tmp_path, folder, *(path.name for path in folder.iterdir() if path.name not in ("coco-0.5", "kept")))
     every = after("ccccccc")
     assert [row[0] for row in _cells(every["made"])] == ["ccccccc"]

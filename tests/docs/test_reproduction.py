@@ -1,43 +1,49 @@
-"""The numbers of the reproduction matrix are those of the files that are published with it."""
+"""The reproduction matrix is what `python -m benchmarks.results` makes of the published files."""
 
-import csv
-import re
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from benchmarks.results import blocks
+from benchmarks.results.reproduction import Lines, _alpha, _draws, _k, _k_prime, _sigma, reproduction_blocks
 
 DOCS = Path(__file__).parents[2] / "docs"
-FILES = {"against": "methods", "with and": "methods", "training": "row-training"}
-NUMBER = re.compile(r"\d+\.\d(?!\d)")
+LEVEL = [50.0] * 7
 
 
-def rows():
-    """(the row's first words, its cell of our numbers) of each row that was run."""
+def test_page():
+    """The page has the matrix, the findings and the reasons that the files give; else run the command."""
     page = (DOCS / "reproduction.md").read_text(encoding="utf-8")
-    name = ""
-    for line in page.partition("## The reproduction matrix")[2].partition("\n\n**Why")[0].splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 7 and not cells[0].startswith(("---", "the paper's row")):
-            name = cells[0] or name
-            if cells[5]:
-                yield name, cells[5]
+    assert blocks.filled(page, reproduction_blocks(DOCS)) == page
 
 
-@pytest.mark.parametrize(("name", "ours"), list(rows()))
-def test_numbers(name, ours):
-    """Every number of a row is in the file of that row."""
-    file = next((file for start, file in FILES.items() if name.startswith(start)), None)
-    if file is None:
-        first = name.split()[0].replace("'", "_prime")
-        file = f"row-{first}"
-    with (DOCS / "results" / f"{file}.csv").open(encoding="utf-8", newline="") as lines:
-        known = {cell for row in csv.reader(lines) for cell in row}
-    parts = re.sub(r"(at )?(R|sigma|alpha) = [\d.e, -]*\d( and \d+)?:?", "", ours)
-    found = NUMBER.findall(parts)
-    assert len(found) >= 2
-    assert set(found) <= known
+def test_order(tmp_path):
+    """What does not reproduce comes first; a score that a file does not have is left to the figure."""
+    shutil.copytree(DOCS / "results", tmp_path / "results")
+    path = tmp_path / "results" / "row-training.csv"
+    path.write_text(path.read_text().replace("71.3", "21.3"))
+    rows = [line.split(" | ") for line in reproduction_blocks(tmp_path)["matrix"].splitlines()[2:]]
+    verdicts = [row[-1].strip("| ") for row in rows if row[2] == "MS-COCO" and row[3] == "recall"]
+    assert verdicts[:3] == ["does not reproduce"] * 3
+    path.write_text("\n".join(line for line in path.read_text().splitlines() if "recall" not in line) + "\n")
+    assert "see the figure" in reproduction_blocks(tmp_path)["matrix"]
 
 
-def test_runs():
-    """Most rows were not run, and the page says so."""
-    assert 10 <= len(list(rows())) <= 16
+@pytest.mark.parametrize(
+    ("judged", "more", "expected"),
+    [
+        (_k_prime, [60, 60, 60, 60, 60, 30, 0], [True, True]),
+        (_k_prime, [40, 40, 40, 40, 40, 40, 40], [False, False]),
+        (_k, [40, 40, 40, 40, 40, 0, 0], [True, False]),
+        (_sigma, [40, 60, 60, 60, 60, 60, 60], [True, True]),
+        (_sigma, [60, 60, 60, 60, 60, 40, 40], [False, False]),
+        (_draws, [50.4] * 7, [True, True]),
+        (_draws, [50, 50, 50, 50, 50, 50, 51], [True, False]),
+        (_alpha, [49] * 7, [False, True]),
+    ],
+)
+def test_verdicts(judged, more, expected):
+    """Each part of a claim is judged by the lines of its figure."""
+    lines = Lines(["few", "many"], np.array([LEVEL, more], dtype=float))
+    assert list(judged(lines).values()) == expected
