@@ -15,7 +15,7 @@ from multiguard.models.onnx import OnnxNetwork
 from multiguard.smooth import Smoother
 from multiguard.smooth.config import resolve_settings
 
-OPTIONS = ("k_max", "score_threshold", "device", "precision", "channels_last", "compile", "noise_source")
+OPTIONS = ("k_max", "score_threshold", "device", "precision", "compile", "noise_source")
 
 
 def smoother(**options) -> Smoother:
@@ -89,9 +89,9 @@ def test_onnx_defaults(monkeypatch, behind_denoiser):
     assert (settings.precision, settings.channels_last, settings.compiled) == ("float32", False, False)
 
 
-@pytest.mark.parametrize("option", [{"precision": "bfloat16"}, {"channels_last": True}, {"compile": True}])
+@pytest.mark.parametrize("option", [{"precision": "bfloat16"}, {"compile": True}])
 def test_onnx_refusals(option):
     """Options that onnxruntime ignores are refused."""
     with pytest.raises(InvalidInputError, match=f"onnxruntime.*leave out {next(iter(option))}"):
         Smoother(onnx_classifier(False), sigma=0.5, device="cpu", **option)
-    Smoother(onnx_classifier(False), sigma=0.5, device="cpu", precision="float32", channels_last=False, compile=False)
+    Smoother(onnx_classifier(False), sigma=0.5, device="cpu", precision="float32", compile=False)

@@ -270,12 +270,12 @@ class Settings:
 def resolve_settings(
     classifier: Classifier,
     noise: Noise,
+    *,
     k_max: int | None,
     score_threshold: float | None,
     device: Any,
     clamp: bool,
     precision: Precision | None,
-    channels_last: bool | None,
     compile: bool | None,  # noqa: A002 - torch's own word
     noise_source: NoiseSource | None,
 ) -> Settings:
@@ -283,7 +283,7 @@ def resolve_settings(
     resolved, labels = resolve_device(classifier, device), len(classifier.label_names)
     cuda = resolved.startswith("cuda")
     known = (None, *getattr(classifier.network, "precisions", ("float32",)))
-    ignored = {"precision": precision not in known, "channels_last": channels_last, "compile": compile}
+    ignored = {"precision": precision not in known, "compile": compile}
     inside = _runs_in_torch(classifier, [name for name, given in ignored.items() if given])
     fast = inside and cuda
     vote_dtype(labels)  # refuses more labels than votes can hold
@@ -303,7 +303,7 @@ def resolve_settings(
         device=resolved,
         noise_source=source,
         precision=precision,
-        channels_last=bool(inside and (cuda or convolutional(classifier)) if channels_last is None else channels_last),
+        channels_last=inside and (cuda or convolutional(classifier)),
         compiled=(fast and is_module(classifier.network)) if compile is None else compile,
         noise_compiled=cuda if compile is None else compile,
         clamp=clamp,

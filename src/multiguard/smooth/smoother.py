@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiguard.certify import Method, Rule
-from multiguard.certify.arguments import check_alpha, check_radii
+from multiguard.certify.arguments import check_radii
 from multiguard.certify.noise import Noise, resolve_noise
 from multiguard.certify.rules import default_rule
 from multiguard.data.image import decode_image, image_pixels, read_image_bytes
@@ -76,7 +76,6 @@ class Smoother:
         batch_size: The rows per batch, or "auto". It halves when CUDA runs out of memory.
         clamp: Whether f clamps the noisy input to [0, 1] before anything else.
         precision: "float32", "bfloat16" or "float16" (autocast).
-        channels_last: Whether images and weights are stored channels last; by default where there are convolutions.
         compile: Whether to compile the classifier together with its noise; False also keeps an ONNX network on
             onnxruntime, where OpenVINO is installed.
         noise_source: What makes the noise, to reproduce the noise of a CUDA run on a CPU.
@@ -104,15 +103,15 @@ class Smoother:
         batch_size: BatchSize = "auto",
         clamp: bool = False,
         precision: Precision | None = None,
-        channels_last: bool | None = None,
         compile: bool | None = None,  # noqa: A002 - torch's own word
         noise_source: NoiseSource | None = None,
     ) -> None:
         self.noise = resolve_noise(sigma, noise)
         classifier = load(model, labels=labels, output=output, image_size=image_size)
-        if in_torch(classifier, device, noise_source, (precision, channels_last, compile)):
+        if in_torch(classifier, device, noise_source, (precision, compile)):
             classifier = classifier.module()
-        self._options = (k_max, score_threshold, device, clamp, precision, channels_last, compile, noise_source)
+        self._options: dict[str, Any] = {"k_max": k_max, "score_threshold": score_threshold, "device": device}
+        self._options |= {"clamp": clamp, "precision": precision, "compile": compile, "noise_source": noise_source}
         self._device = resolve_device(classifier, device)
         self.classifier = self._placed(classifier)
         self._sizer = Sizer(batch_size, on_cpu=self._device == "cpu", lanes=getattr(classifier.network, "lanes", 1))
@@ -129,7 +128,7 @@ class Smoother:
         """How the classifier is executed; unknown, as its number of labels, before its first input."""
         if self._settings is not None:
             return self._settings
-        settings = resolve_settings(self.classifier, self.noise, *self._options)
+        settings = resolve_settings(self.classifier, self.noise, **self._options)
         if self.classifier.takes is not None:  # else the first input decides
             self._settings = settings
         return settings
@@ -161,11 +160,11 @@ class Smoother:
         with self._making:
             if not self._ready:
                 pixels = to_pixels(image_array("image", image, self.classifier.image_size))[None]
-                _, _, device, _, precision, _, compile_, _ = self._options
+                device, precision = self._options["device"], self._options["precision"] or "float32"
                 ready = self.classifier.ready(np.array(pixels, np.float32, order="C"), device)
                 self._device = resolve_device(ready, device)
-                if compile_ is not False or precision not in (None, "float32"):
-                    ready = ready.fitted(pixels, precision or "float32")
+                if self._options["compile"] is not False or precision != "float32":
+                    ready = ready.fitted(pixels, precision)
                 self.classifier, self._ready = self._placed(ready), True
         return self.classifier.label_names
 
@@ -191,21 +190,17 @@ class Smoother:
         return unit[:1] + found
 
     def begin(self, image: Image, most_rows: int = MAX_ROWS) -> str:
-        """Before the votes of an image: `probe` sees each state of the model once, and what it finds is warned of.
-
-        It sees it again before larger batches than so far.
+        """Before the votes of an image: `probe` sees each state of the model, and what it finds is warned of.
 
         Returns the `state_checksum` of the model, which it must still have when the votes are used (`end`).
         """
         image = self.opened(image)
         check_unit(image_array("image", image, None), self.classifier, self.noise)
         state, (probed, rows) = self.classifier.state_checksum(), self._probed
-        if (
-            rows
-            and state == probed
-            and min(self.rows(self.job(image, 1, noise_seed=0, image_id="image")), most_rows) <= rows
-        ):
-            return state
+        if rows and state == probed:
+            needed = self.rows(self.job(image, 1, noise_seed=0, image_id="image"))
+            if min(needed, most_rows) <= rows:
+                return state
         for warning in self.probe([image], most_rows):
             warnings.warn(warning, stacklevel=4)
         return self.classifier.state_checksum()
@@ -313,9 +308,8 @@ class Smoother:
         width, dtype = (packed_width(labels), np.uint8) if ranks is None else (ranks, vote_dtype(labels))
         padded = self.settings.compiled or (steady and self.settings.device == "cpu")
         how: dict[str, Any] = {"padded": padded, "record_failures": record_failures, "most_rows": most_rows}
-        for job, rows in VoteStream(self.engine, self._sizer, width=width, dtype=dtype, **how).outcomes(
-            chain(first, jobs)
-        ):
+        stream = VoteStream(self.engine, self._sizer, width=width, dtype=dtype, **how)
+        for job, rows in stream.outcomes(chain(first, jobs)):
             if ranks is None and not isinstance(rows, ImageFailure):
                 yield job, LabelSets(rows.astype(np.uint8, copy=False), labels)
             else:
@@ -454,18 +448,19 @@ class Smoother:
         from multiguard.smooth.probe import data_warnings
 
         adaptive = draws == "adaptive"
-        _check_certify(alpha, methods, adaptive, radii)
+        config = CertifyConfig(alpha=alpha).replace(methods=methods or ())
+        if radii is not None and not adaptive:
+            raise InvalidInputError("radii say when adaptive draws stop; give draws='adaptive' with them")
         dataset = open_data(self, data)
         rule = self.rule_for(rule)
-        if methods:
-            check_methods(methods, rule, self.noise)
+        check_methods(config.methods, rule, self.noise)
         labelled = check_labels(dataset)
-        config = CertifyConfig(alpha=alpha, methods=tuple(methods or ())).with_rule(rule)
+        config = config.with_rule(rule)
         plan = None
         if adaptive:
             from multiguard.smooth.schedule import AdaptivePlan
 
-            plan = AdaptivePlan(rule, self.noise.default_radii if radii is None else tuple(radii), max_draws, alpha)
+            plan = AdaptivePlan(rule, tuple(self.noise.default_radii if radii is None else radii), max_draws, alpha)
         run = VoteRun(
             self,
             dataset,
@@ -565,19 +560,3 @@ def _progress(run: "VoteRun", show: bool) -> Iterator[Report]:
         sys.stderr.write(f"{inputs} inputs x {draws} draws take about {time_words(seconds)}\n")
     with progress_bar("inputs", show=show) as report:
         yield report
-
-
-def _check_certify(
-    alpha: float, methods: Sequence[Method] | None, adaptive: bool, radii: Sequence[float] | None
-) -> None:
-    """Raises `InvalidInputError` for arguments of `Smoother.certify` that are wrong whatever the data is."""
-    if isinstance(methods, str):
-        raise InvalidInputError(f"methods is the text {methods!r}; give a list of methods, such as methods=['joint']")
-    if adaptive and any(method != "betting" for method in methods or ()):
-        raise InvalidInputError(
-            f"methods is {list(methods or ())}, and only 'betting' holds for adaptive draws; give a fixed number of "
-            "draws, such as draws=1000"
-        )
-    if radii is not None and not adaptive:
-        raise InvalidInputError("radii say when adaptive draws stop; give draws='adaptive' with them")
-    check_alpha(alpha)
