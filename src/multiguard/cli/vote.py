@@ -91,13 +91,11 @@ def vote_command(
 
 def _say(run: "NamedRun") -> None:
     """Print what the votes would be of, and what to expect."""
-    warnings, facts = run.expectations
     classifier = run.smoother.classifier
     names = classifier.label_names
     labels = f"{len(names)} labels, {names[0]} to {names[-1]}"
     lines = [*run.notes, f"{classifier.name}: {labels}; scores are {classifier.output}", f"images: {run.images.name}"]
-    lines += [*facts, *run.warnings(), f"{len(warnings)} warnings" if warnings else "nothing looks wrong"]
-    for line in lines:
+    for line in (*lines, *run.facts()):
         echo(line)
 
 

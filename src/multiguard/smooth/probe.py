@@ -5,7 +5,6 @@ whose answer for an image depends on the other images of its batch. Every way to
 """
 
 import math
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +13,8 @@ from numpy.typing import NDArray
 
 from multiguard.certify.noise import Noise
 from multiguard.certify.radii import largest_radius, nothing_words
-from multiguard.certify.rules import Rule, Threshold, TopK
+from multiguard.certify.rules import Method, Rule, Threshold, TopK
 from multiguard.data.in_memory import MemoryDataset
-from multiguard.data.sample import Dataset
 from multiguard.errors import InvalidInputError, ModelError
 from multiguard.models.classifier import Classifier
 from multiguard.smooth.config import Settings, score_limit
@@ -24,8 +22,6 @@ from multiguard.smooth.engine import Engine, to_pixels
 from multiguard.smooth.stream import Batch, Job, Segment
 
 if TYPE_CHECKING:
-    from multiguard.evaluate.config import CertifyConfig
-    from multiguard.smooth.config import VoteConfig
     from multiguard.smooth.dataset import VoteRun
 
 Scores = NDArray[np.float32]  # or a batch of inputs
@@ -193,52 +189,43 @@ _MOST_ROWS, _ENOUGH_ROWS = 256, 16  # of a table that its scales are taken from
 _ALPHA = 0.001
 
 
-def expectations(run: "VoteRun", config: "VoteConfig") -> tuple[list[str], list[str]]:
+def expectations(
+    run: "VoteRun", rule: Rule | None = None, alpha: float = _ALPHA, methods: Sequence[Method | None] = ()
+) -> tuple[list[str], list[str]]:
     """What looks wrong with a run, and what to expect of it, from a few images and noisy copies of them.
 
     A model that no certificate can be about raises `ModelError`. A model that fails on these images is left to the
-    vote, which says at which image.
+    vote, which says at which image. Without a rule, it is one label that all draws agree on.
     """
-    warnings, facts = run.check(), list[str]()
-    radius = radius_words(run, config)
-    (warnings if "nothing" in radius else facts).append(radius)
-    if (look := _look(run)) is not None:
-        if run.provenance.labelled:
-            words, doubts = _recalls(run, look)
-            facts, warnings = facts + words, warnings + doubts
-        facts.append(_time_words(run, config, look[0]))
+    warnings, facts = [*run.check(), *_scale_warnings(run)], list[str]()
+    draws, noise, labels = run.provenance.draws, run.smoother.noise, len(run.smoother.classifier.label_names)
+    rule = rule or (TopK(1, 1) if run.provenance.rule == "top-k" else Threshold(0.5))
+    methods = methods or ["betting" if run.provenance.stops else None]
+    radius = max(largest_radius(draws, rule, labels, noise, alpha, method) for method in methods)
+    if radius < 0:
+        warnings.append(nothing_words(draws, rule, labels, alpha, methods[0]))
+    else:
+        facts.append(_radius_words(radius, draws, rule, noise, alpha))
+    if run.provenance.labelled and (scores := _scores(run)) is not None:
+        words, doubts = _recalls(run, *scores)
+        facts, warnings = facts + words, warnings + doubts
     return warnings, facts
 
 
-def data_warnings(run: "VoteRun", config: "CertifyConfig") -> list[str]:
-    """What looks wrong with a model, its data and its draws in Python, before the first vote; it raises as above.
-
-    `config` is resolved: its draws and methods are those that will certify.
-    """
-    warnings = [*run.check(), *_scale_warnings(run, run.dataset)]
-    noise, labels = run.smoother.noise, len(run.smoother.classifier.label_names)
-    draws, rule, alpha = run.provenance.draws, config.rule, config.alpha
-    if all(largest_radius(draws, rule, labels, noise, alpha, method) < 0 for method in config.methods):
-        warnings.append(nothing_words(draws, rule, labels, alpha, config.methods[0]))
-    if run.provenance.labelled and (look := _look(run)) is not None:
-        warnings += _recalls(run, look)[1]
-    return warnings
-
-
-def _look(run: "VoteRun") -> tuple[Scores, Scores, Scores] | None:
-    """A noisy copy of each of a few images, the scores of the images and of the copies; None where the model fails."""
-    smoother, samples = run.smoother, run.some_images()
-    if not samples:
+def _scores(run: "VoteRun") -> tuple[Scores, Scores] | None:
+    """The scores of a few images, and of a noisy copy of each; None where the model fails."""
+    smoother = run.smoother
+    jobs = [smoother.job(sample.image, 1, noise_seed=0, image_id=sample.id) for sample in run.some_images()]
+    if not jobs:
         return None
-    jobs = [smoother.job(sample.image, 1, noise_seed=0, image_id=sample.id) for sample in samples]
-    noisy = smoother.engine.noisy(Batch(tuple(Segment(job, 0, 1) for job in jobs)))
-    scores = model_scores(smoother.engine, np.stack([to_pixels(job.image) for job in jobs]), of_shape=True)
-    noisy_scores = model_scores(smoother.engine, noisy)
-    return None if scores is None or noisy_scores is None else (noisy, scores, noisy_scores)
+    clean = model_scores(smoother.engine, np.stack([to_pixels(job.image) for job in jobs]), of_shape=True)
+    noisy = model_scores(smoother.engine, smoother.engine.noisy(Batch(tuple(Segment(job, 0, 1) for job in jobs))))
+    return None if clean is None or noisy is None else (clean, noisy)
 
 
-def _scale_warnings(run: "VoteRun", data: Dataset) -> Iterator[str]:
+def _scale_warnings(run: "VoteRun") -> Iterator[str]:
     """What the scales of the columns of a table say: the noise is the same for all of them."""
+    data = run.dataset
     in_memory = isinstance(data, MemoryDataset) and data.labels is not None
     rows = data.some_inputs(_MOST_ROWS) if in_memory else [one.image for one in run.some_images()]  # type: ignore[attr-defined]
     if len(rows) < _ENOUGH_ROWS or any(row.ndim != 1 or len(row) != len(rows[0]) for row in rows):
@@ -256,29 +243,21 @@ def _scale_warnings(run: "VoteRun", data: Dataset) -> Iterator[str]:
     )
 
 
-def radius_words(run: "VoteRun", config: "VoteConfig") -> str:
+def _radius_words(radius: float, draws: int, rule: Rule, noise: Noise, alpha: float) -> str:
     """The largest radius that the draws of a vote can prove, in words."""
-    draws, noise, labels = config.most_draws, run.smoother.noise, len(run.smoother.classifier.label_names)
-    rule: Rule = TopK(1, 1) if config.rule == "top-k" else Threshold(0.5)
-    method = "betting" if config.adaptive else None
-    radius = largest_radius(draws, rule, labels, noise, _ALPHA, method)
-    if radius < 0:
-        return nothing_words(draws, rule, labels, _ALPHA, method)
     if math.isinf(radius):
         return "one label cannot be lost: there are too few others"
     shown = noise.describe(math.floor(100 * radius) / 100)
     if noise.enumerated:
         return f"{draws} {noise.draw_words} that all agree on one label hold against {shown} ({rule.text})"
-    return f"{draws} draws that all agree on one label prove {shown} at alpha = {_ALPHA:g} ({rule.text})"
+    return f"{draws} draws that all agree on one label prove {shown} at alpha = {alpha:g} ({rule.text})"
 
 
-def _recalls(run: "VoteRun", look: tuple[Scores, Scores, Scores]) -> tuple[list[str], list[str]]:
+def _recalls(run: "VoteRun", scores: Scores, noisy_scores: Scores) -> tuple[list[str], list[str]]:
     """Recall without and with noise in words, and what looks wrong with it; nothing without labels."""
-    _, scores, noisy_scores = look
-    labels = [sample.labels for sample in run.some_images()]
+    labels, threshold = [sample.labels for sample in run.some_images()], run.smoother.settings.score_threshold
     if not any(labels):
         return [], []
-    threshold = run.smoother.settings.score_threshold
     limit = None if threshold is None else score_limit(run.smoother.classifier, threshold)
     clean, noisy = (_recall(each, labels, limit) for each in (scores, noisy_scores))
     words = f"recall on {len(labels)} images: {clean:.0%} clean, {noisy:.0%} under noise"
@@ -313,18 +292,3 @@ def _recall_warnings(labels: Sequence[Sequence[int]], count: int, clean: float, 
 
 def _returned(num_labels: int) -> int:
     return max(1, min(_MOST_RETURNED, num_labels // 2))
-
-
-def _time_words(run: "VoteRun", config: "VoteConfig", noisy: Scores) -> str:
-    """How long the vote will take, from one more batch."""
-    started = time.perf_counter()
-    model_scores(run.smoother.engine, noisy)
-    seconds = (time.perf_counter() - started) / len(noisy)
-    images = len(run.provenance.image_ids)
-    draws = config.most_draws + run.provenance.pilot_draws
-    total = seconds * draws * images
-    units = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
-    unit = next((name for name, length in units.items() if total > length), "seconds")
-    most = " at most" if config.adaptive else ""
-    device = run.smoother.settings.device.partition(":")[0]
-    return f"{images} images x {draws} draws take about {total / units[unit]:.1f} {unit}{most} on {device}"

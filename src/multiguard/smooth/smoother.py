@@ -445,7 +445,7 @@ class Smoother:
         from multiguard.evaluate.certification import certify_votes
         from multiguard.evaluate.config import CertifyConfig, check_methods
         from multiguard.smooth.dataset import VoteRun, check_labels, open_data
-        from multiguard.smooth.probe import data_warnings
+        from multiguard.smooth.probe import expectations
 
         adaptive = draws == "adaptive"
         config = CertifyConfig(alpha=alpha).replace(methods=methods or ())
@@ -472,7 +472,7 @@ class Smoother:
             on_error=on_error,
             resumable=out is not None,
         )
-        for warning in data_warnings(run, config.resolve(run.provenance)):
+        for warning in expectations(run, rule, alpha, config.resolve(run.provenance).methods)[0]:
             warnings.warn(warning, stacklevel=2)
         folder = None if out is None else Path(out) / "certificates"
         with _progress(run, progress) as report:

@@ -1,7 +1,6 @@
 """From configs of a model, its images and its draws to votes."""
 
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from multiguard.io.config import to_tree
 from multiguard.io.files import remove_partial_files, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.names import shorten_names
+from multiguard.io.progress import time_words
 from multiguard.io.records import encode_json
 from multiguard.models.classifier import Classifier
 from multiguard.models.config import ModelConfig
@@ -170,14 +170,20 @@ class NamedRun(VoteRun):
             "model.labels) if the model's differs"
         )
 
-    @cached_property
-    def expectations(self) -> tuple[list[str], list[str]]:
-        """What looks wrong, and what to expect: recall, the largest provable radius, the time."""
-        return expectations(self, self.config)
-
     def warnings(self) -> list[str]:
         """What looks wrong with the model and the draws; a model that no certificate can be about raises."""
-        return [f"warning: {text}" for text in self.expectations[0]]
+        return [f"warning: {text}" for text in expectations(self)[0]]
+
+    def facts(self) -> list[str]:
+        """What to expect: the largest provable radius, recall, the time; and then what looks wrong."""
+        warnings, facts = expectations(self)
+        draws, most = self.config.most_draws + self.provenance.pilot_draws, " at most" if self.config.adaptive else ""
+        device = self.smoother.settings.device.partition(":")[0]
+        facts.append(
+            f"{len(self.images)} images x {draws} draws take about {time_words(self.seconds())}{most} on {device}"
+        )
+        found = f"{len(warnings)} warnings" if warnings else "nothing looks wrong"
+        return [*facts, *(f"warning: {text}" for text in warnings), found]
 
     def inputs(self) -> dict[str, Any]:
         """Everything that decides the votes, by name."""
