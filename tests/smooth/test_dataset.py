@@ -16,7 +16,6 @@ from multiguard.models import load, torch_model
 from multiguard.smooth import Smoother, vote_dataset
 from multiguard.smooth.dataset import ImageReader, VoteRun
 from multiguard.votes import read_votes
-from multiguard.votes import shard_writer as votes_writer
 
 
 def smoother(**options) -> Smoother:
@@ -197,7 +196,7 @@ def test_read_ahead():
 
 
 def test_one_decode_per_image(tmp_path, monkeypatch):
-    """A run decodes each image once, reads no manifest and hashes the weights once for its record."""
+    """A run decodes each image once and hashes the weights once for its record."""
     calls = Counter()
 
     def counted(name, function, *args, **kwargs):
@@ -206,7 +205,6 @@ def test_one_decode_per_image(tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch_model, "state_checksum", lambda module: "")
     monkeypatch.setattr(torch_model, "state_hash", partial(counted, "hash", torch_model.state_hash))
-    monkeypatch.setattr(votes_writer, "load_manifest", partial(counted, "manifest", votes_writer.load_manifest))
     images = Images(7)
     vote_dataset(smoother(), images, tmp_path, draws=5, noise_seed=0, shard_images=2)
     assert sorted(images.reads) == list(range(7))
@@ -214,16 +212,7 @@ def test_one_decode_per_image(tmp_path, monkeypatch):
     images.reads.clear()
     vote_dataset(smoother(), images, tmp_path, draws=5, noise_seed=0, shard_images=2)
     assert images.reads == [0], "the image that identifies the run"
-    assert calls == {"hash": 3, "manifest": 1}
-
-
-def test_decodes_of_fixed_images(tmp_path):
-    """Images that failed, were fixed and identify the run again are decoded once, too."""
-    options = {"draws": 5, "noise_seed": 0, "shard_images": 3}
-    vote_dataset(smoother(), Images(8, unreadable={0, 1}), tmp_path, **options, on_error="record")
-    images = Images(8)
-    vote_dataset(smoother(), images, tmp_path, **options)
-    assert sorted(images.reads) == [0, 1, 2]
+    assert calls == {"hash": 3}
 
 
 def test_rows_of_a_table(tmp_path):

@@ -14,7 +14,6 @@ from toy import Images, linear
 from multiguard.data.image import image_hash
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.models import Classifier, load
-from multiguard.models.torch_model import state_hash
 from multiguard.smooth import Smoother, vote_dataset
 from multiguard.smooth.dataset import VoteRun
 from multiguard.votes import Provenance, read_votes
@@ -145,13 +144,6 @@ def test_image_hashes(tmp_path):
     assert len(set(votes.image_hashes)) == 5
     head = b"uint8 (3, 4, 4);"
     assert votes.image_hashes[1] == hashlib.sha256(head + images[1].image.tobytes()).hexdigest()
-
-
-def test_given_hash():
-    """A hash that the caller has just computed is taken over."""
-    one = smoother()
-    given = VoteRun(one, Images(3), draws=5, noise_seed=0, classifier_hash=state_hash(one.classifier)).provenance
-    assert given == provenance(one)
 
 
 def test_label_names(tmp_path):

@@ -26,10 +26,9 @@ from multiguard.errors import DataError, ImageError, ImageFailure, InvalidInputE
 from multiguard.io.files import check_content
 from multiguard.io.lock import folder_lock, this_rank
 from multiguard.io.names import shorten_names
-from multiguard.models.classifier import Classifier
 from multiguard.smooth.config import DEFAULT_DRAWS, check_choice
 from multiguard.smooth.noise_source import resolve_seed
-from multiguard.smooth.schedule import Scheme, ShardImages, ShardVoter, ShardVotes
+from multiguard.smooth.schedule import AdaptivePlan, Scheme, ShardImages, ShardVoter, ShardVotes, Stopping
 from multiguard.smooth.smoother import Smoother
 from multiguard.smooth.stream import check_draws, whole_number
 from multiguard.version import __version__
@@ -65,9 +64,9 @@ def vote_dataset(
 ) -> None:
     """Write the votes of a dataset into a folder; the same call resumes an interrupted run.
 
-    A call with more draws extends the run in the folder, whose votes stay the first ones of each image.
-    The noise of each draw does not depend on batches, shards or interruptions. An image that an adaptive run stopped
-    after n draws has the first n draws of a run with fixed draws.
+    A call with more draws extends the run in the folder, whose votes stay the first ones of each image. The noise of
+    each draw does not depend on batches, shards or interruptions. An image that an adaptive run stopped after n draws
+    has the first n draws of a run with fixed draws.
 
     Args:
         smoother: The smoothed classifier.
@@ -81,14 +80,13 @@ def vote_dataset(
             pilot_draws: Draws per image with separate noise, stored to choose labels from.
             labelled: Whether the dataset's labels are the ground truth (default: True); otherwise pilot draws must
             choose the labels.
-            noise_seed: The seed of the noise; by default that of the run in the folder, or for a new run a random one.
-            The votes record it.
+            noise_seed: The seed of the noise, recorded in the votes; by default that of the run in the folder, or a
+            random one.
             shard_images: The number of images per file (default: 64).
             readers: The number of threads that decode images ahead of the device (default: 2).
-            on_error: What to do if an image cannot be used (`ImageError`) or the classifier fails on it: "stop" (the
-            default) raises; "record" continues and lists the image with the reason (`Votes.failures`). A later call
-            with "stop" tries such images again. A failure that no image caused, or a failure on all images, raises in
-            any case.
+            on_error: What to do if an image cannot be used or the classifier fails on it: "stop" (the default) raises;
+            "record" continues and lists the image with the reason (`Votes.failures`). A later call with "stop" tries
+            such images again. A failure that no image caused, or a failure on all images, raises in any case.
 
     >>> import tempfile
     >>> import multiguard
@@ -119,8 +117,8 @@ def check_labels(dataset: Dataset) -> bool:
     """Whether labels are given; a dataset that should have labels, of which none has any, raises."""
     if not getattr(dataset, "labelled", True):
         return False
-    known = getattr(dataset, "labels", None)
-    if not any(map(len, _labels(dataset) if known is None else known)):
+    known, reader = getattr(dataset, "labels", None), ImageReader(dataset, 1, record=True, pixels=False)
+    if not any(map(len, known) if known is not None else map(reader.may_have_labels, range(len(dataset)))):
         raise InvalidInputError(
             f"none of the {len(dataset)} inputs has a label, so there is nothing to certify; give (X, None) to certify "
             "the labels that are predicted"
@@ -128,23 +126,10 @@ def check_labels(dataset: Dataset) -> bool:
     return True
 
 
-def _labels(dataset: Dataset) -> Iterator[tuple[int, ...]]:
-    """The labels of each input that can be used; one that cannot may have some."""
-    for index in range(len(dataset)):
-        try:
-            yield dataset[index].labels
-        except ImageError:
-            yield (0,)
-
-
 class VoteRun:
     """A voting run whose arguments are checked and whose `provenance` is known; no draw is made yet.
 
-    Without a given noise seed, `provenance` has a random one, and a run in the folder that differs only in it is
-    resumed with its own.
-
-    Arguments as in `vote_dataset`. `classifier_hash` is the `state_hash` of the classifier, for a caller who
-    has just computed it. A run that is not `resumable` is never resumed from files.
+    Arguments as in `vote_dataset`. A run that is not `resumable` is never resumed from files.
     """
 
     def __init__(
@@ -153,14 +138,13 @@ class VoteRun:
         data: Any,
         *,
         draws: int | None = None,
-        adaptive: "AdaptivePlan | None" = None,
+        adaptive: AdaptivePlan | None = None,
         pilot_draws: int = 0,
         labelled: bool = True,
         noise_seed: int | None = None,
         shard_images: int = 64,
         readers: int = 2,
         on_error: OnError = "stop",
-        classifier_hash: str | None = None,
         resumable: bool = True,
     ) -> None:
         self.dataset = dataset = open_data(smoother, data)
@@ -177,17 +161,19 @@ class VoteRun:
         pixels = declared or getattr(dataset, "pixels", True)
         self._images = ImageReader(dataset, readers, record=self._record, pixels=pixels)
         self._checked = False  # whether `check` has seen the model
-        self._given: dict[str, Any] = {"classifier_hash": classifier_hash, "resumable": resumable}
+        self._resumable = resumable
 
     @cached_property
     def provenance(self) -> Provenance:
         """All that determines the votes; the first image is decoded for it, and kept for the voting."""
         first = self._images.peek(self._images.first).image
         self.smoother.find_labels(first)
-        return make_provenance(self.smoother, self.dataset, self._scheme, image_hash(first), **self._given)
+        if self._resumable:
+            self.smoother.classifier.check_named()
+        return _make_provenance(self.smoother, self.dataset, self._scheme, image_hash(first))
 
     def check(self, positions: range | None = None) -> list[str]:
-        """What looks wrong with the model, seen on some of these images; see `Smoother.probe`, which raises."""
+        """What looks wrong with the model on some of these images; see `Smoother.probe`, which raises."""
         self._checked = True
         images = [sample.image for sample in self.some_images(positions)]
         return self.smoother.probe(images) if images else []
@@ -235,11 +221,7 @@ class VoteRun:
         discard: Callable[[Path], None] | None = None,
         team: "Team | None" = None,
     ) -> Manifest:
-        """Write the votes, or those that are still missing, by the actors of a team if there is one.
-
-        `discard` removes the votes of another run from the folder; None refuses such a folder. The votes of this run
-        are always resumed.
-        """
+        """Write the missing votes, by the actors of a team if there is one; `discard` is that of the writer."""
         total = len(self.provenance.image_ids)
         with folder_lock(Path(folder)):
             writer = self.writer(Path(folder), discard)
@@ -319,28 +301,24 @@ class VoteRun:
 def _scheme(
     smoother: Smoother,
     draws: int | None,
-    adaptive: "AdaptivePlan | None",
+    adaptive: AdaptivePlan | None,
     pilot_draws: int,
     labelled: bool,
     noise_seed: int | None,
 ) -> Scheme:
     """The draws of every image, checked."""
-    if (positions := smoother.noise.positions) is not None:
-        if draws not in (None, positions) or adaptive is not None or pilot_draws:
-            raise InvalidInputError(
-                f"every band of {smoother.noise} votes once, {positions} draws per image; leave out draws, adaptive "
-                "and pilot_draws."
-            )
-        draws = positions
+    positions, stopping = smoother.noise.positions, None
+    if positions is not None and (draws not in (None, positions) or adaptive is not None or pilot_draws):
+        raise InvalidInputError(
+            f"every band of {smoother.noise} votes once, {positions} draws per image; leave out draws, adaptive "
+            "and pilot_draws."
+        )
     if draws is not None and adaptive is not None:
         raise InvalidInputError(
             "draws is a fixed number of draws, adaptive a plan of when to stop; give one of the two."
         )
-    stops: tuple[int, ...] = (DEFAULT_DRAWS if draws is None else draws,)
-    stopping = None
+    stops: tuple[int, ...] = (positions or (DEFAULT_DRAWS if draws is None else draws),)
     if adaptive is not None:
-        from multiguard.smooth.schedule import Stopping
-
         labels = len(smoother.classifier.label_names)
         stops, stopping = adaptive.stops, Stopping(adaptive, smoother, labels, labelled=labelled)
     return Scheme(
@@ -393,6 +371,11 @@ class ImageReader:
         if sum(isinstance(kept, Sample) for kept in self._kept.values()) < _MAX_KEPT:
             self._kept[position] = outcome
         return outcome
+
+    def may_have_labels(self, position: int) -> bool:
+        """Whether the image has labels; one that cannot be used may have some."""
+        sample = self._decode(position)
+        return isinstance(sample, ImageError) or len(sample.labels) > 0
 
     def samples(self, positions: range) -> Iterator[Sample | ImageFailure]:
         """The images in order, or their failures."""
@@ -451,31 +434,34 @@ def _check_pixels(sample: Sample) -> None:
         )
 
 
-_MODEL_LIBRARIES = ("timm", "transformers", "onnxruntime")
+def execution(smoother: Smoother) -> dict[str, Any]:
+    """How and where the classifier runs, by the names of `Provenance`."""
+    settings, libraries = smoother.settings, ["numpy", "timm", "transformers", "onnxruntime"]
+    if smoother.classifier.takes == "tensors":
+        from multiguard.smooth.torch_engine import torch_execution
+
+        machine, libraries = torch_execution(settings.device), ["torch", *libraries]
+    else:
+        engine = getattr(smoother.classifier.network, "engine", "arrays")
+        machine = {"tf32_matmul": False, "tf32_convolution": False, "device": f"cpu {platform.machine()}, {engine}"}
+        libraries += [engine] if engine == "openvino" else []
+    found = {name: str(sys.modules[name].__version__) for name in libraries if name in sys.modules}
+    versions = {"multiguard": __version__, "python": platform.python_version(), **found}
+    return {**vars(settings), "rule": settings.rule_name, **machine, "versions": versions}
 
 
-def make_provenance(
-    smoother: Smoother,
-    dataset: Dataset,
-    scheme: Scheme,
-    first_image_hash: str,
-    classifier_hash: str | None = None,
-    *,
-    resumable: bool = True,
-) -> Provenance:
-    """Everything that determines the votes of this run, read from the classifier as it is now.
-
-    `first_image_hash` is that of the first usable image; `classifier_hash` the `state_hash`, if just computed.
-    Refuses a dataset whose labels are not the classifier's, and in a resumable run a function without a name.
-    """
+def _make_provenance(smoother: Smoother, dataset: Dataset, scheme: Scheme, first_image_hash: str) -> Provenance:
+    """Everything that determines the votes of this run, read from the classifier as it is now."""
     classifier, stopping = smoother.classifier, scheme.stopping
-    if resumable:
-        classifier.check_named()
-    _check_labels(dataset, classifier)
+    if tuple(dataset.label_names) != classifier.label_names:
+        raise InvalidInputError(
+            f"the dataset {dataset.name!r} and the classifier {classifier.name!r} must have the same labels in the "
+            f"same order, not {' and '.join(shorten_names(each.label_names, 4) for each in (dataset, classifier))}."
+        )
     return Provenance(
         model=classifier.name,
         weights_hash=classifier.weights_hash,
-        classifier_hash=classifier_hash or classifier.state_hash(),
+        classifier_hash=classifier.state_hash(),
         code_hash=classifier.code_hash,
         trained_noise=classifier.trained_noise,
         output=classifier.output,
@@ -493,39 +479,6 @@ def make_provenance(
         noise_seed=scheme.noise_seed,
         **execution(smoother),
     )
-
-
-def execution(smoother: Smoother) -> dict[str, Any]:
-    """How and where the classifier runs, by the names of `Provenance`."""
-    settings, in_tensors = smoother.settings, smoother.classifier.takes == "tensors"
-    libraries = (*(("torch",) if in_tensors else ()), "numpy", *_MODEL_LIBRARIES)
-    if in_tensors:
-        from multiguard.smooth.torch_engine import torch_execution
-
-        machine = torch_execution(settings.device)
-    else:
-        engine = getattr(smoother.classifier.network, "engine", "arrays")
-        machine = {"tf32_matmul": False, "tf32_convolution": False, "device": f"cpu {platform.machine()}, {engine}"}
-        if engine == "openvino":
-            libraries = (*libraries, engine)
-    return {
-        **vars(settings),
-        "rule": settings.rule_name,
-        **machine,
-        "versions": {
-            "multiguard": __version__,
-            "python": platform.python_version(),
-            **{name: str(sys.modules[name].__version__) for name in libraries if name in sys.modules},
-        },
-    }
-
-
-def _check_labels(dataset: Dataset, classifier: Classifier) -> None:
-    if tuple(dataset.label_names) != classifier.label_names:
-        raise InvalidInputError(
-            f"the dataset {dataset.name!r} and the classifier {classifier.name!r} must have the same labels in the "
-            f"same order, not {' and '.join(shorten_names(each.label_names, 4) for each in (dataset, classifier))}."
-        )
 
 
 def _truth_hash(dataset: Dataset) -> str | None:

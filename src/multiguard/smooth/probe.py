@@ -206,7 +206,7 @@ def expectations(
         warnings.append(nothing_words(draws, rule, labels, alpha, methods[0]))
     else:
         facts.append(_radius_words(radius, draws, rule, noise, alpha))
-    if run.provenance.labelled and (scores := _scores(run)) is not None:
+    if (scores := _scores(run)) is not None and run.provenance.labelled:
         words, doubts = _recalls(run, *scores)
         facts, warnings = facts + words, warnings + doubts
     return warnings, facts

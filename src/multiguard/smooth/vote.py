@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from multiguard.smooth.cluster import Team
 
 Progress = Callable[[int, int], None]
-# The fields of a `VoteConfig` that decide the votes as they stand; others are resolved first, or set the speed.
-_DECISIVE = ("rule", "score_threshold", "draws", "radii", "noise_seed", "k_max", "precision", "clamp", "shard_images")
 _LABELS_SHOWN = 5
 
 
@@ -96,14 +94,7 @@ def vote(
 
 
 class NamedRun(VoteRun):
-    """A run whose model and images come from configs: everything that decides its votes is known, none is cast yet.
-
-    Attributes:
-        config: The config with the number of draws resolved.
-        data: The images at the size of the model.
-        images: The dataset, its labels in the model's order; no image but the first is decoded.
-        notes: What the user should know before a vote.
-    """
+    """A run whose model and images come from configs; `notes` are what the user should know before a vote."""
 
     def __init__(
         self,
@@ -142,9 +133,6 @@ class NamedRun(VoteRun):
             clamp=config.clamp,
             precision=config.precision,
         )
-        self.classifier_hash = (
-            smoother.classifier.state_hash()
-        )  # the placed one; nothing changes the weights from here on
         super().__init__(
             smoother,
             self.images,
@@ -156,7 +144,6 @@ class NamedRun(VoteRun):
             shard_images=config.shard_images,
             readers=config.readers,
             on_error=config.on_error,
-            classifier_hash=self.classifier_hash,
         )
 
     def _name_labels(self, classifier: Classifier, data: DataConfig) -> None:
@@ -185,26 +172,6 @@ class NamedRun(VoteRun):
         found = f"{len(warnings)} warnings" if warnings else "nothing looks wrong"
         return [*facts, *(f"warning: {text}" for text in warnings), found]
 
-    def inputs(self) -> dict[str, Any]:
-        """Everything that decides the votes, by name."""
-        config, labelled, classifier, target = self.config, self.data.labelled, self.smoother.classifier, self._target
-        return {
-            "noise": str(self.smoother.noise),
-            **{f"vote.{name}": value for name, value in to_tree(config).items() if name in _DECISIVE},
-            "vote.max_draws": config.most_draws,
-            "vote.pilot_draws": config.pilots(labelled),
-            **({} if target is None else {f"certify.{name}": value for name, value in target.rule.options.items()}),
-            **({} if target is None else {"certify.alpha": target.alpha}),
-            "model": classifier.name,
-            "model.labels": list(classifier.label_names),
-            "model.output": classifier.output,
-            "model.weights": self.classifier_hash,
-            "model.file": classifier.weights_hash,
-            "model.code": classifier.code_hash,
-            "data.labelled": labelled,
-            **image_hashes("data", self.images, self.data.root, labelled=labelled),
-        }
-
     def save(
         self,
         out: Path,
@@ -215,7 +182,7 @@ class NamedRun(VoteRun):
         force: bool = False,
         team: "Team | None" = None,
     ) -> Votes:
-        """Write the votes that are missing, and record which images and which model they are of; as in `vote`."""
+        """Write the missing votes, and record which images and which model they are of; as in `vote`."""
         discard = discard_votes if force else None
         files = image_hashes("data", self.images, self.data.root)["data.files"]
         with folder_lock(out):

@@ -67,13 +67,13 @@ class VotesWriter:
         if main:
             self._folder.mkdir(parents=True, exist_ok=True)
         stored = self._stored_manifest(damaged_ok=discard is not None)
-        if stored is not None and any_noise_seed:
-            provenance = replace(provenance, noise_seed=stored.provenance.noise_seed)
         self.manifest, differences = Manifest(provenance, shard_images), list[str]()
         if stored is not None:
-            run = provenance.extension_of(stored.provenance) if stored.shard_images == shard_images else None
+            known = stored.provenance.noise_seed
+            mine = replace(provenance, noise_seed=known) if any_noise_seed else provenance
+            run = mine.extension_of(stored.provenance) if stored.shard_images == shard_images else None
             if run is None:
-                differences = _differences(stored, self.manifest)
+                differences = _differences(stored, Manifest(mine, shard_images))
             else:
                 self.manifest = _continued(stored, run)
         if discard and (stored is None or differences):
