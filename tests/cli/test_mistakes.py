@@ -119,7 +119,7 @@ def made(tmp_path_factory):
         (["verify", "one", "--votes", "nowhere"], "nowhere holds no votes to certify again; name their folder"),
         (["verify", "one", "--images", 3], "--images is about the votes to draw again; name --model too"),
         (["attack", "v"], "v holds no certificates"),
-        (["attack", "one", "--set", "weights=x.pth"], "weights describes the model that --model names"),
+        (["attack", "one", "--set", "weights=x.pth"], "--model is missing"),
         (["attack", "one", "--radius", "-1"], "none negative"),
         (["attack", "one", "--out", "v"], "v holds votes"),
         # pages

@@ -352,24 +352,6 @@ def test_repeated_certify(typed, tmp_path):
     assert (code, "holds certificates already, made with other settings; --force" in err) == (2, True), err
 
 
-def test_folder_of_each_config(inputs, tmp_path):
-    """Several configs of one votes folder need no --out: each has its own folder, and finds it again."""
-    shutil.copytree(inputs / "votes", tmp_path / "votes")
-    asked = ["certify", tmp_path / "votes", "--k-prime", 2]
-    names = {
-        ("--k", 3): "certificates",
-        ("--k", 4): "certificates-k-4-k-prime-2",
-        ("--k", 4, "--alpha", 0.1, "--method", "paper"): "certificates-k-4-k-prime-2-alpha-0.1-paper",
-    }
-    for more, name in [*names.items(), *names.items()]:
-        code, out, err = command(*asked, *more)
-        assert code == 0, err
-        assert out.splitlines()[-1].endswith(f": {tmp_path / name}")
-    assert {path.name for path in tmp_path.iterdir()} == {"votes", *names.values()}
-    code, out, err = command("report", tmp_path / "certificates-k-4-k-prime-2", "--no-images")
-    assert (code, (tmp_path / "report-k-4-k-prime-2.html").is_file()) == (0, True), err
-
-
 def test_arguments_before_folders(inputs, tmp_path):
     """A mistake in an option is named before anything about folders; a votes folder that is missing is named."""
     (tmp_path / "photo.jpg").write_text("mine")

@@ -1,7 +1,8 @@
 """`multiguard attack`: how many labels attacks remove, and how many are certified to stay."""
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -9,11 +10,8 @@ from typer import Argument, Option
 from multiguard.attack.config import AttackConfig
 from multiguard.cli.console import PlainConsole, echo, print_line, progress_bar
 from multiguard.cli.options import Fields, Force, typed_command, with_options
-from multiguard.errors import InvalidInputError
+from multiguard.io.config import from_tree
 from multiguard.models.config import ModelConfig
-
-if TYPE_CHECKING:
-    from multiguard.evaluate import Attacks
 
 _Run = Annotated[Path, Argument(help="A run folder, or a certificates folder.")]
 _Out = Annotated[Path | None, Option(help="The attack folder to write [attack, next to the certificates].")]
@@ -24,13 +22,7 @@ _BROKEN = 1
 
 
 @with_options
-def attack_command(
-    run: _Run,
-    config: _Attack,
-    model: _Model,
-    out: _Out = None,
-    force: Force = False,
-) -> None:
+def attack_command(run: _Run, config: _Attack, model: _Model, out: _Out = None, force: Force = False) -> None:
     """Attack the smoothed classifier and compare what attacks reach with what is certified.
 
     The noise decides what the attacker may do: an l2-norm, an l1-norm, a number of pixels, or one patch.
@@ -41,44 +33,20 @@ def attack_command(
     Example: multiguard attack runs/certificates --images 100 --out runs/attack
     """
     from multiguard.attack import attack as run_attack
+    from multiguard.cli.score_table import show_attack_curves
     from multiguard.io.files import check_content, check_inside
+    from multiguard.report.words import attack_words, verdict
     from multiguard.run.arms import beside_certificates, find_certificates
 
-    named = _model(model)
+    named = from_tree(ModelConfig, model) if model else None
     certificates = find_certificates(run)[""]
     target = out or beside_certificates(certificates, "attack")
     check_content(target, "an attack")
     if target.parent == certificates.parent:
         check_inside(certificates.parent, target)
+    search = partial(run_attack, config, certificates, model=named, out=target, command=typed_command(), force=force)
     with progress_bar("images") as progress:
-        attacks = run_attack(
-            config,
-            certificates,
-            model=named,
-            out=target,
-            command=typed_command(),
-            force=force,
-            progress=progress,
-            on_note=lambda note: print_line(f"note: {note}"),
-        )
-    _show(attacks)
-    echo(f"attack.parquet, the table and the figure: {target}")
-    if any(attacks.broken(method) for method in attacks.methods):
-        raise typer.Exit(_BROKEN)
-
-
-def _model(given: dict[str, Any]) -> ModelConfig | None:
-    """The model that the user names; options about a model that is not named would have no effect."""
-    if given and "spec" not in given:
-        raise InvalidInputError(f"{next(iter(given))} describes the model that --model names; give both, or neither")
-    return ModelConfig(**given) if given else None
-
-
-def _show(attacks: "Attacks") -> None:
-    """The averages, and whether a certificate was broken."""
-    from multiguard.cli.score_table import show_attack_curves
-    from multiguard.report.words import attack_words, verdict
-
+        attacks = search(progress=progress, on_note=lambda note: print_line(f"note: {note}"))
     console = PlainConsole()
     console.print(attack_words(attacks))
     console.print(f"{attacks.noise.unit_words}\n")
@@ -93,3 +61,6 @@ def _show(attacks: "Attacks") -> None:
             )
         if doubtful := seeming - set(broken):
             console.print(f"{method}: not certain, these only seem broken: {', '.join(sorted(doubtful))}")
+    echo(f"attack.parquet, the table and the figure: {target}")
+    if any(attacks.broken(method) for method in attacks.methods):
+        raise typer.Exit(_BROKEN)

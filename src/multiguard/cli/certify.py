@@ -1,9 +1,9 @@
 """`multiguard certify`: what the votes prove, by each method."""
 
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -26,9 +26,7 @@ _Sweep = Annotated[
 _Calibration = Annotated[
     Path | None, Option(help="A calibration: certify its rule, without the images that it was made from.")
 ]
-_Out = Annotated[
-    Path | None, Option(help="The folder to write [certificates next to the votes, or certificates-CONFIG].")
-]
+_Out = Annotated[Path | None, Option(help="The folder to write [certificates next to the votes].")]
 
 
 @with_options
@@ -48,9 +46,10 @@ def certify_command(
 
     Example: multiguard certify runs/votes --k 4 --k-prime 2 --method all --out runs/certificates
     """
+    from multiguard.cli.score_table import show_scores
     from multiguard.evaluate import certify_votes, read_calibration
-    from multiguard.evaluate.certification import certify_request
     from multiguard.io.files import check_content, check_inside
+    from multiguard.report.words import promises
     from multiguard.votes import read_votes
     from multiguard.votes.folder import read_source
 
@@ -63,46 +62,32 @@ def certify_command(
     varied = from_settings(SweepConfig, sweep or (), "--sweep")
     varied.configs(config, taken.provenance)  # a mistake in an option is named before anything about folders
     labels: LabelSource = "pilot" if no_labels else "truth"
-    request = certify_request(config, taken, varied, labels)
     folder = out or votes.parent / "certificates"
-    if out is None and not force:
-        folder = _own_folder(
-            folder, config, [*([labels] if no_labels else []), *(["calibrated"] if calibration else [])], request
-        )
     check_content(folder, "certificates")
     if folder.parent == votes.parent:
         check_inside(votes.parent, folder)
-    more: dict[str, Any] = {"labels": labels, "source": source, "command": typed_command(), "force": force}
+    prove = partial(certify_votes, config, taken, sweep=varied, labels=labels, source=source, force=force)
     with progress_bar("steps") as progress:
-        written = certify_votes(config, taken, sweep=varied, out=folder, progress=progress, **more)
+        written = prove(out=folder, command=typed_command(), progress=progress)
     if choice is not None:
         echo(f"{len(whole) - len(taken)} images chose {choice.rule.text}, and are not certified")
-    _show(written)
+    show_scores(written, PlainConsole())
+    if reason := _why_nothing(written):
+        echo(f"\nnote: {reason}")
+    echo(f"\n{fill(promises(written), 80)}")
     echo(f"certificates.parquet and curves.csv: {folder}")
 
 
-def _show(written: "Results") -> None:
-    """Print the scores, and what they mean."""
-    from multiguard.cli.score_table import show_scores
-    from multiguard.report.words import promises
-
-    show_scores(written, PlainConsole())
-    if (reason := _why_nothing(written)) is not None:
-        echo(f"\nnote: {reason}")
-    echo(f"\n{fill(promises(written), 80)}")
-
-
-def _why_nothing(written: "Results") -> str | None:
-    """Why every certified number is 0, if the draws are too few to prove anything at all; None if they are not."""
+def _why_nothing(written: "Results") -> str:
+    """Why every certified number is 0, if the draws are too few to prove anything at all."""
     from multiguard.certify.radii import largest_radius, nothing_words
 
     proved = written.certificates
     draws, labels = max(proved.draws, default=0), len(proved.label_names)
     rule, alpha, method = proved.config.rule, proved.config.alpha, proved.methods[0]
-    if draws == 0 or method not in ("joint", "coupled", "betting"):
-        return None
-    if largest_radius(draws, rule, labels, proved.noise, alpha, method) >= 0:
-        return None
+    judged = draws and method in ("joint", "coupled", "betting")
+    if not judged or largest_radius(draws, rule, labels, proved.noise, alpha, method) >= 0:
+        return ""
     return nothing_words(draws, rule, labels, alpha, method)
 
 
@@ -112,16 +97,3 @@ def _chosen(config: CertifyConfig, rule: "Rule") -> CertifyConfig:
         if getattr(config, name) is not None:
             raise InvalidInputError(f"{name} is given with a calibration, whose rule is {rule}; leave out one of them")
     return config.with_rule(rule)
-
-
-def _own_folder(folder: Path, config: CertifyConfig, more: Sequence[str], request: dict[str, Any]) -> Path:
-    """The folder with the config in its name, if certificates of another config are there already."""
-    from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
-    from multiguard.io.writer import holds_other
-
-    if not holds_other(folder / CERTIFICATES_NAME, request):
-        return folder
-    left_out = {"alpha": CertifyConfig().alpha, "n": None}
-    values = {name: value for name, value in config.parameters.items() if left_out.get(name, 0) != value}
-    words = [f"{name.replace('_', '-')}-{value:g}" for name, value in values.items()]
-    return folder.with_name("-".join((folder.name, *words, *config.methods, *more)))

@@ -22,25 +22,17 @@ from multiguard.version import __version__
 
 _MISTAKE = 2
 _RESUMES = ("vote", "run")
-_PACKAGES = (
+_PACKAGES = (  # on which numbers may depend
     *("numpy", "scipy", "pyarrow", "pillow", "scikit-learn", "torch", "torchvision", "timm", "transformers"),
     *("onnxruntime", "accelerate", "matplotlib", "msgspec", "typer"),
 )
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # The extra that installs a missing module.
-_EXTRAS = {
-    "torch": "torch",
-    "safetensors": "torch",
-    "accelerate": "torch",
-    "starlette": "serve",
-    "uvicorn": "serve",
-    "ray": "ray",
-}
+_EXTRAS = dict.fromkeys(("torch", "safetensors", "accelerate"), "torch")
+_EXTRAS |= {"starlette": "serve", "uvicorn": "serve", "ray": "ray"}
 # The commands of each panel of the help; a command is `NAME_command` in the module of its name.
 _PANELS = {
-    "From one recipe": {
-        "run": "Train, vote, certify and report as a recipe says.",
-    },
+    "From one recipe": {"run": "Train, vote, certify and report as a recipe says."},
     "Step by step": {
         "train": "Train a base classifier under noise and write its model folder.",
         "models": "List the built-in models, or show the card of one.",
@@ -93,7 +85,7 @@ class _Commands(TyperGroup):
             near = get_close_matches(cmd_name, known, n=1)
             hint = f" (did you mean '{near[0]}'?)" if near else ""
             raise _UsageError(f"No such command '{cmd_name}'{hint}")
-        alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        alone = _typer()
         alone.command(cmd_name, cls=_Grouped)(_function(cmd_name))
         return click_command(alone)
 
@@ -125,16 +117,6 @@ class _Commands(TyperGroup):
             raise _exit_with(_system_message(error)) from error
         except KeyboardInterrupt as stopped:
             raise stopped_exit(stopped, _advice(ctx.invoked_subcommand)) from stopped
-
-
-def _check_single(command: str | None) -> None:
-    """Raises unless the command may run in several processes, or runs in one."""
-    if this_rank().count == 1 or command == "train":
-        return
-    raise InvalidInputError(
-        f"{command} runs in one process, and this is one of {this_rank().count} (WORLD_SIZE); only train runs "
-        f"in several: run {command} without torchrun and without WORLD_SIZE in the environment"
-    )
 
 
 def _advice(command: str | None) -> str:
@@ -175,14 +157,15 @@ def _system_message(error: OSError) -> str:
     return f"{error.filename}: {error.strerror}{kept}"
 
 
-app = typer.Typer(
+def _typer(**how: Any) -> typer.Typer:
+    return typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, **how)
+
+
+app = _typer(
     name="multiguard",
     cls=_Commands,
     help="Provable robustness for any multi-label classifier.",
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
 )
 
 
@@ -195,22 +178,24 @@ def _show_version(wanted: bool) -> None:
 
 
 def _installed() -> Iterator[str]:
-    """The versions of the packages that numbers may depend on, as far as they are installed."""
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
             yield f"{name} {version(name)}"
 
 
-_Version = Annotated[
-    bool,
-    typer.Option("--version", callback=_show_version, is_eager=True, help="Show what a bug report needs."),
-]
+_VERSION_HELP = "Show what a bug report needs."
+_Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help=_VERSION_HELP)]
 
 
 @app.callback()
 def _root(context: typer.Context, version: _Version = False) -> None:
     """Provable robustness for any multi-label classifier."""
-    _check_single(context.invoked_subcommand)
+    command, rank = context.invoked_subcommand, this_rank()
+    if rank.count > 1 and command != "train":
+        raise InvalidInputError(
+            f"{command} runs in one process, and this is one of {rank.count} (WORLD_SIZE); only train runs "
+            f"in several: run {command} without torchrun and without WORLD_SIZE in the environment"
+        )
 
 
 def run() -> None:

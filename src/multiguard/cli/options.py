@@ -46,41 +46,34 @@ class Fields:
     others: Sequence[str] | None = None  # what `--set` gives, if not all other fields
 
 
-@dataclass(frozen=True)
 class _FieldOption:
-    """A field of a config parameter of a command."""
+    """The option, or the setting, of a field of a config."""
 
-    parameter: str  # of the command
-    name: str  # of the field
-    option: str  # without its dashes
-    kind: Any
-    default: Any
-    help: str
-    listed: bool  # whether it has an option
-    required: bool
-    panel: str  # the section of the help
-
-    @property
-    def key(self) -> str:
-        """The name of the option as a parameter."""
-        return self.option.replace("-", "_")
-
-    @property
-    def _first(self) -> Any:
-        """The first type that a value can have."""
-        return plain_type(members(self.kind)[0])
-
-    @property
-    def several(self) -> bool:
-        """Whether the field is a list."""
-        return get_origin(self._first) is tuple
+    def __init__(self, parameter: str, config: type[Config], name: str, offered: Fields) -> None:
+        one = next(one for one in fields(config) if one.name == name)
+        self.parameter, self.name, self.kind, self.default = parameter, name, field_types(config)[name], one.default
+        text, option = described_as(self.kind)
+        self.help, self.hidden = offered.help.get(name, text), option == ""
+        self.option = option or name.replace("_", "-")  # without its dashes
+        self.key = self.option.replace("-", "_")  # as a parameter
+        self.required = one.required and offered.config is None
+        self.panel = f"{config.__name__.removesuffix('Config')} options"  # the section of the help
+        first = plain_type(members(self.kind)[0])
+        self.several = get_origin(first) is tuple  # whether the field is a list
+        self.first = plain_type(get_args(first)[0]) if self.several else first  # the first type that a value can have
 
     def declared(self) -> inspect.Parameter:
         """The parameter that typer reads: flags as booleans, all else as text; None stands for what was not typed."""
-        flag = self._first is bool
+        flag = self.first is bool
         names = f"--{self.option}/--no-{self.option}" if flag and self.default is None else f"--{self.option}"
-        metavar = None if flag else self._metavar()
-        option = Option(names, help=self._help(), metavar=metavar, show_default=False, rich_help_panel=self.panel)
+        shown = "|".join(["<int>"] * (self.first is int) + words(self.kind))
+        shown = shown or {int: "<int>", float: "<float>", Path: "<path>"}.get(self.first, "<str>")
+        metavar = None if flag else f"{shown.removesuffix('>')},...>" if self.several else shown
+        text = self.help
+        if not (flag or self.default in (None, (), NODEFAULT) or text.endswith("].")):
+            given = ", ".join(map(str, self.default)) if isinstance(self.default, tuple) else self.default
+            text = f"{text.removesuffix('.')} [{given}]."
+        option = Option(names, help=text, metavar=metavar, show_default=False, rich_help_panel=self.panel)
         kind: Any = bool if flag else list[str] if self.several else str
         annotation: Any = Annotated[kind if self.required else kind | None, option]
         default = inspect.Parameter.empty if self.required else None
@@ -92,22 +85,10 @@ class _FieldOption:
             typed = typed != self.option.startswith("no-")
         elif self.several:
             text = typed if isinstance(typed, str) else ",".join(typed)
-            typed = tuple(_number(word.strip(), plain_type(get_args(self._first)[0])) for word in text.split(","))
+            typed = tuple(_number(word.strip(), self.first) for word in text.split(","))
         else:
-            typed = _number(typed, self._first)
+            typed = _number(typed, self.first)
         return checked(name, typed, self.kind)
-
-    def _metavar(self) -> str:
-        kind = plain_type(get_args(self._first)[0]) if self.several else self._first
-        shown = "|".join(["<int>"] * (kind is int) + words(self.kind))
-        shown = shown or {int: "<int>", float: "<float>", Path: "<path>"}.get(kind, "<str>")
-        return f"{shown.removesuffix('>')},...>" if self.several else shown
-
-    def _help(self) -> str:
-        if self.default in (None, (), NODEFAULT) or isinstance(self.default, bool) or self.help.endswith("]."):
-            return self.help
-        shown = ", ".join(map(str, self.default)) if isinstance(self.default, tuple) else self.default
-        return f"{self.help.removesuffix('.')} [{shown}]."
 
 
 def _number(text: str, kind: Any) -> Any:
@@ -125,21 +106,23 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """
     hints = get_type_hints(command, include_extras=True)
     configs = {name: found for name in hints if (found := _config_of(hints[name])) is not None}
-    offered = [one for name, found in configs.items() for one in _fields(name, *found)]
-    options = {one.key: one for one in offered if one.listed}
-    settings = {one.name: one for one in reversed(offered) if not one.listed}
+    options: dict[str, _FieldOption] = {}
+    settings: dict[str, _FieldOption] = {}
     parameters = {
         name: own.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
         for name, own in inspect.signature(command).parameters.items()
         if name not in configs
     }
-    for one in offered:
-        if one.listed and (one.key in parameters or options[one.key] is not one):
-            raise TypeError(f"{command.__name__}: two fields have the option --{one.option}; rename one of them")
-    parameters |= {key: one.declared() for key, one in options.items()}
-    if settings:
-        set_option = inspect.Parameter("set_", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_Set)
-        parameters["set_"] = set_option
+    for parameter, (kind, offered) in configs.items():
+        for one in _offered(parameter, kind, offered):
+            if one.name not in offered.only:
+                settings.setdefault(one.name, one)
+                continue
+            if one.key in parameters:
+                raise TypeError(f"{command.__name__}: two fields have the option --{one.option}; rename one of them")
+            options[one.key], parameters[one.key] = one, one.declared()
+    set_option = inspect.Parameter("set_", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_Set)
+    parameters |= {"set_": set_option} if settings else {}
 
     def run(set_: Sequence[str] | None = None, **values: Any) -> None:
         for name, value in values.items():
@@ -150,10 +133,10 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
                 found[one.parameter][one.name] = one.value(f"--{one.option}", values[key])
         for name, text in _settings(set_ or (), settings, "--set").items():
             found[settings[name].parameter][name] = settings[name].value(name, text)
-        built = {
-            name: found[name] if wanted.config else kind(**found[name]) for name, (kind, wanted) in configs.items()
-        }
-        command(**built, **{name: value for name, value in values.items() if name not in options})
+        own = {name: value for name, value in values.items() if name not in options}
+        command(
+            **own, **{name: found[name] if at.config else one(**found[name]) for name, (one, at) in configs.items()}
+        )
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
@@ -161,6 +144,11 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     own_names = {name: f"--{name}" for name in parameters}
     run.options = own_names | {one.name: f"--{one.option}" for one in options.values()}  # type: ignore[attr-defined]
     return run
+
+
+def _check_unicode(name: str, value: Any) -> None:
+    if isinstance(value, str | Path) and not is_unicode(os.path.abspath(value)):  # noqa: PTH100 - keeps a text
+        raise InvalidInputError(f"--{name.replace('_', '-')} {value}: the name is not UTF-8; rename it")
 
 
 def _config_of(hint: Any) -> tuple[type[Config], Fields] | None:
@@ -173,23 +161,16 @@ def _config_of(hint: Any) -> tuple[type[Config], Fields] | None:
     return None
 
 
-def _fields(parameter: str, kind: type[Config], offered: Fields) -> list[_FieldOption]:
+def _offered(parameter: str, kind: type[Config], offered: Fields) -> list[_FieldOption]:
     """The fields that have an option, or that `--set` gives."""
-    found = []
-    for one in fields(kind):
-        typed, listed = field_types(kind)[one.name], one.name in offered.only
-        text, option = described_as(typed)
-        if option == "" or not (listed or offered.others is None or one.name in offered.others):
-            continue
-        option, text = option or one.name.replace("_", "-"), offered.help.get(one.name, text)
-        required, panel = one.required and offered.config is None, f"{kind.__name__.removesuffix('Config')} options"
-        found.append(_FieldOption(parameter, one.name, option, typed, one.default, text, listed, required, panel))
-    return found
+    names = [*field_types(kind)] if offered.others is None else [*offered.only, *offered.others]
+    found = [_FieldOption(parameter, kind, name, offered) for name in field_types(kind) if name in names]
+    return [one for one in found if not one.hidden]
 
 
 def from_settings(kind: type[C], texts: Sequence[str], option: str) -> C:
     """The config that settings such as "k=1,3" describe; the name of the option begins every message about them."""
-    settings = {one.name: one for one in _fields("", kind, Fields(()))}
+    settings = {one.name: one for one in _offered("", kind, Fields(()))}
     typed = _settings(texts, settings, option)
     return kind(**{name: settings[name].value(f"{option} {name}", text) for name, text in typed.items()})
 
@@ -205,11 +186,6 @@ def _settings(texts: Sequence[str], settings: Mapping[str, _FieldOption], option
             raise InvalidInputError(f"{option} {text}: {unknown_name('setting', name, settings)}")
         found[name] = f"{found[name]},{value}" if name in found and settings[name].several else value
     return found
-
-
-def _check_unicode(name: str, value: Any) -> None:
-    if isinstance(value, str | Path) and not is_unicode(os.path.abspath(value)):  # noqa: PTH100 - keeps a text
-        raise InvalidInputError(f"--{name.replace('_', '-')} {value}: the name is not UTF-8; rename it")
 
 
 def typed_command() -> str:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from textwrap import fill
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from multiguard.certify.noise import Noise
     from multiguard.evaluate import Results
     from multiguard.smooth.predictor import Outcome, Predictor
-
 
 _EXAMPLES = Path(__file__).parents[1] / "data" / "photos"
 
@@ -65,14 +64,9 @@ def predict_command(images: _Images, model: _Model, config: _Predict, json_: _Js
     from multiguard.models.spec import DEFAULT_MODEL
     from multiguard.smooth.predictor import predict
 
+    named, shown = ModelConfig(**{"spec": DEFAULT_MODEL, **model}), partial(_show, PlainConsole(), quiet=json_)
     with progress_bar("images") as progress:
-        predictor, outcomes = predict(
-            config,
-            ModelConfig(**{"spec": DEFAULT_MODEL, **model}),
-            images,
-            on_image=partial(_show, PlainConsole(), quiet=json_),
-            progress=partial(progress, "predicting"),
-        )
+        predictor, outcomes = predict(config, named, images, on_image=shown, progress=partial(progress, "predicting"))
     found = [(file, outcome) for file, outcome in outcomes if not isinstance(outcome, ImageFailure)]
     failures = [outcome for _, outcome in outcomes if isinstance(outcome, ImageFailure)]
     if json_:
@@ -126,10 +120,7 @@ def _show_labels(
     if not names:
         console.print("  no label is predicted")
         return
-    heads = {"label": "left", "stays up to": "right"} | (
-        {"of these": "left", "stay up to": "right"} if together else {}
-    )
-    table = _table(heads)
+    table = _table("label", "stays up to", *(("of these", "stay up to") if together else ()))
     for number, (name, radius) in enumerate(zip(names, radii, strict=True), 1):
         joint = (f"at least {number}", _text(noise, together[number - 1])) if together else ()
         table.add_row(name, _text(noise, radius), *joint)
@@ -138,7 +129,7 @@ def _show_labels(
 
 def _others_table(noise: "Noise", radii: Sequence[float]) -> Table:
     """How many other labels may come in: the first few numbers, each where it reaches further."""
-    table = _table({"other labels that may come in": "left", "up to": "right"})
+    table = _table("other labels that may come in", "up to")
     certified = [number for number, radius in enumerate(radii) if radius >= 0]
     further = [number for number in certified if number == 0 or radii[number] > radii[number - 1]]
     if 0 not in certified:
@@ -149,11 +140,11 @@ def _others_table(noise: "Noise", radii: Sequence[float]) -> Table:
     return table
 
 
-def _table(heads: Mapping[str, Any]) -> Table:
-    """An empty table; each column has a name and a side. Only the first folds."""
+def _table(*heads: str) -> Table:
+    """An empty table with columns of names and of radii in turn. Only the first folds."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 2))
-    for number, (head, side) in enumerate(heads.items()):
-        table.add_column(head, justify=side, overflow="fold", no_wrap=number > 0)
+    for number, head in enumerate(heads):
+        table.add_column(head, justify="right" if number % 2 else "left", overflow="fold", no_wrap=number > 0)
     return table
 
 
@@ -170,10 +161,11 @@ def _notes(predictor: "Predictor") -> Iterator[str]:
 
     config, noise = predictor.config, predictor.smoother.noise
     if predictor.calibrated is not None:
-        own, facts = predictor.calibrated.calibration, predictor.facts
+        facts = predictor.facts
         yield from (facts["promise"], facts["radius_words"], facts["not_promised"])
         yield (
-            f"{own.how} Up to its own radius, measured on the image as the model sees it, a label stays that frequent: "
+            f"{predictor.calibrated.calibration.how} Up to its own radius, measured on the image as the model sees it, "
+            "a label stays that frequent: "
             f"all radii of an image hold with probability at least 1 - {plain(config.alpha)}."
         )
         yield (
@@ -193,10 +185,8 @@ def _notes(predictor: "Predictor") -> Iterator[str]:
 
 def _promise(noise: "Noise", size: int | None, alpha: float) -> str:
     pixels = f"{size} x {size} pixels with " if size else ""
-    what = {
-        "pixels": "any change of this number of pixels",
-        "patch": "any change inside one such patch, anywhere",
-    }.get(noise.attacker, f"any perturbation of {noise.attacker} up to its radius")
+    counted = {"pixels": "any change of this number of pixels", "patch": "any change inside one such patch, anywhere"}
+    what = counted.get(noise.attacker, f"any perturbation of {noise.attacker} up to its radius")
     sure = f" with probability at least 1 - {plain(alpha)}"
     return (
         f"A label stays predicted under {what}, measured on the image as the model sees it: {pixels}values from 0 to "

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,13 +31,7 @@ _Root = Annotated[Path | None, Option(help="Where the images are [where they wer
 
 
 @with_options
-def report_command(
-    runs: _Runs,
-    part: _Part,
-    out: _Out = None,
-    root: _Root = None,
-    force: Force = False,
-) -> None:
+def report_command(runs: _Runs, part: _Part, out: _Out = None, root: _Root = None, force: Force = False) -> None:
     """Make the page of a run with its figures and tables, or compare several runs on the same images.
 
     Differences to the baseline have 95 % confidence intervals over the images that all runs have.
@@ -61,19 +56,11 @@ def _make_page(folder: Path, part: dict[str, Any], out: Path | None, root: Path 
     main = others.pop("")
     if part or not commands or any(option is not None for option in (out, root)):
         commands = [*(commands or commands_of([main, *others.values()])), typed_command()]
-    page = beside_certificates(find_certificates(folder)[""], "report.html") if out is None else report_files(out)[0]
+    own = find_certificates(folder)[""]
+    page = beside_certificates(own, "report.html") if out is None else report_files(out)[0]
+    made = partial(report, config.replace(**part), {"": main}, beside=others, root=root, commands=commands, force=force)
     with progress_bar("images") as progress:
-        study = report(
-            config.replace(**part),
-            {"": main},
-            beside=others,
-            calibration=calibration_beside(find_certificates(folder)[""], main),
-            out=page,
-            root=root,
-            commands=commands,
-            force=force,
-            progress=lambda done, total: progress("reporting", done, total),
-        )
+        study = made(calibration=calibration_beside(own, main), out=page, progress=partial(progress, "reporting"))
     _, figures, tables = report_files(page)
     for line in [*study.notes, f"figures and tables: {figures}, {tables}", fill(promises(main), 80)]:
         echo(line)
@@ -84,54 +71,43 @@ def _compare(config: ReportConfig, runs: Sequence[str], out: Path | None, force:
     from multiguard.report import Leaderboard, report
     from multiguard.run.arms import read_arms
 
-    board = report(
-        config, {name: read_arms(folder)[""] for name, folder in _folders(runs).items()}, out=out, force=force
-    )
+    found = {name: read_arms(folder)[""] for name, folder in _folders(runs).items()}
+    board = report(config, found, out=out, force=force)
     assert isinstance(board, Leaderboard)
-    _show(board)
+    console = PlainConsole()
+    console.print(f"{board.title}\n")
+    words = [each.words for each in board.contenders]
+    table = _table(*words[0])
+    for each in words:
+        table.add_row(*each.values())
+    console.print(table, soft_wrap=False)
+    console.print(f"\ncertified scores in %, mean over images; differences to {board.baseline.name} in points\n")
+    console.print(_scores_table(board), soft_wrap=False)
+    console.print()
+    for note in board.notes:
+        console.print(note, soft_wrap=False)
     if out is not None:
         echo(f"\nreport: {out}")
 
 
 def _folders(texts: Sequence[str]) -> dict[str, Path]:
     """Each folder by its name: the one given, or that of the folder, or its path if two are alike."""
-    pairs = [_named(text) for text in texts]
-    counts = Counter(name or _short(folder) for name, folder in pairs)
+    pairs: list[tuple[str, str, Path]] = []  # the name given, a short one, and the folder
+    for text in texts:
+        name, sign, place = text.partition("=")
+        if sign and (not name or not place):
+            raise InvalidInputError(f"{text}: expected a folder, or NAME=FOLDER")
+        name, folder = (name, Path(place)) if sign and not Path(text).exists() else ("", Path(text))
+        named = folder.resolve()
+        pairs.append((name, named.parent.name if named.name == "certificates" else named.name, folder))
+    counts = Counter(name or short for name, short, _ in pairs)
     found: dict[str, Path] = {}
-    for name, folder in pairs:
-        chosen = name or (_short(folder) if counts[_short(folder)] == 1 else folder.as_posix())
+    for name, short, folder in pairs:
+        chosen = name or (short if counts[short] == 1 else folder.as_posix())
         if chosen in found:
             raise InvalidInputError(f"two runs are named {chosen}; give each a name of its own, NAME=FOLDER")
         found[chosen] = folder
     return found
-
-
-def _named(text: str) -> tuple[str, Path]:
-    name, sign, folder = text.partition("=")
-    if sign and (not name or not folder):
-        raise InvalidInputError(f"{text}: expected a folder, or NAME=FOLDER")
-    return (name, Path(folder)) if sign and not Path(text).exists() else ("", Path(text))
-
-
-def _short(folder: Path) -> str:
-    """The name of the folder, or of the one that it is in if it is just called certificates."""
-    named = folder.resolve()
-    return named.parent.name if named.name == "certificates" else named.name
-
-
-def _show(board: "Leaderboard") -> None:
-    console = PlainConsole()
-    console.print(f"{board.title}\n")
-    words = [each.words for each in board.contenders]
-    runs = _table(*words[0])
-    for each in words:
-        runs.add_row(*each.values())
-    console.print(runs, soft_wrap=False)
-    console.print(f"\ncertified scores in %, mean over images; differences to {board.baseline.name} in points\n")
-    console.print(_scores_table(board), soft_wrap=False)
-    console.print()
-    for note in board.notes:
-        console.print(note, soft_wrap=False)
 
 
 def _scores_table(board: "Leaderboard") -> "Table":

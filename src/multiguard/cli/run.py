@@ -3,7 +3,7 @@
 from functools import partial
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -12,9 +12,6 @@ from multiguard.cli.console import PlainConsole, print_line, progress_bar
 from multiguard.cli.options import typed_command
 from multiguard.cli.signals import graceful_stop
 from multiguard.cli.vote import FINISHING
-
-if TYPE_CHECKING:
-    from multiguard.run import Recipe
 
 _Recipe = Annotated[
     str,
@@ -53,39 +50,36 @@ def run_command(
 
     Example: multiguard run digits --out runs/digits-run
     """
-    from multiguard.run import find_recipe
-
-    folder = out or Path("runs") / f"{Path(recipe).stem}-run"
-    _run(find_recipe(recipe, set_ or []), folder, until, force)
-
-
-def _run(recipe: "Recipe", out: Path, until: str, force: bool) -> None:
     from multiguard.cli.predict import show_predictions
     from multiguard.cli.score_table import show_scores
     from multiguard.cli.train import show_epoch
     from multiguard.models.loading import runs_code
     from multiguard.report.words import promises
-    from multiguard.run import Observer, run
+    from multiguard.run import Observer, find_recipe, run
 
     if until not in _OUTPUTS:
         raise typer.BadParameter(f"'{until}' is none of {', '.join(_OUTPUTS)}", param_hint="--until")
-    named = recipe.model.spec if recipe.model is not None else recipe.train.model if recipe.train is not None else None
+    found, out = find_recipe(recipe, set_ or []), out or Path("runs") / f"{Path(recipe).stem}-run"
+    named = found.model.spec if found.model else found.train.model if found.train else None
     if named is not None and runs_code(named):
         print_line(f"model: {named} is code that the recipe names; it is imported and called")
     seconds: dict[str, float] = {}
-
-    def on_step(step: str, text: str) -> None:
-        print_line(f"{step}: {text}")
 
     def on_time(step: str, taken: float) -> None:
         kind = step.split()[-1]
         seconds[kind] = seconds.get(kind, 0.0) + taken
 
-    observer = Observer(on_step, on_time, show_epoch, progress_bar, partial(graceful_stop, FINISHING))
-    results = run(recipe, out=out, until=until, force=force, command=typed_command(), observer=observer)  # type: ignore[arg-type]
+    said = Observer(
+        lambda step, text: print_line(f"{step}: {text}"),
+        on_time,
+        show_epoch,
+        progress_bar,
+        partial(graceful_stop, FINISHING),
+    )
+    results = run(found, out=out, until=until, force=force, command=typed_command(), observer=said)  # type: ignore[arg-type]
     if results is not None:
         print_line("")
-        if not recipe.data.labelled and len(results.certificates.ids) <= _MOST_SHOWN:
+        if not found.data.labelled and len(results.certificates.ids) <= _MOST_SHOWN:
             show_predictions(results, PlainConsole())
             print_line("")
         show_scores(results, PlainConsole())

@@ -41,11 +41,8 @@ def immediate_stop() -> Iterator[None]:
 def graceful_stop(doing: str) -> Iterator[Callable[[], bool]]:
     """A function that says whether to stop; the block then ends by itself, and `Stopped` is raised after it.
 
-    The first signal prints a line; a second one raises `Stopped` at once. The same signal within two seconds is the
-    first one, delivered twice.
-
-    Args:
-        doing: What is still done after the first signal.
+    The first signal prints a line, with what is still done; a second one raises `Stopped` at once. The same signal
+    within two seconds is the first one, delivered twice.
     """
     received: list[tuple[int, float]] = []
 

@@ -1,5 +1,6 @@
 """`multiguard verify`: an auditor's one command."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ from typer import Argument, Option
 from multiguard.cli.console import print_line, progress_bar
 from multiguard.cli.options import Fields, with_options
 from multiguard.errors import InvalidInputError
+from multiguard.io.config import from_tree
 from multiguard.models.config import ModelConfig
 from multiguard.verify.config import VerifyConfig
 
@@ -44,20 +46,14 @@ def verify_command(
         )
     own_images = bool(config.keys() & {"data", "root", "split", "table"})
     drawing = config.keys() - ({"data", "root", "split", "table", "images", "seed"} if own_images else set())
-    if "spec" not in model and (useless := [*model, *drawing]):
-        raise InvalidInputError(f"{useless[0]} is about the votes to draw again; name --model too")
+    named = from_tree(ModelConfig, model) if model else None
+    if named is None and drawing:
+        raise InvalidInputError(f"{min(drawing)} is about the votes to draw again; name --model too")
     page = beside_certificates(folders[""], "report.html")
     found: dict[bool | None, list[str]] = {True: [], False: [], None: []}
+    checks = partial(verify, VerifyConfig(**config), folders, votes=votes, calibration=calibration, model=named)
     with progress_bar("steps") as progress:
-        for check in verify(
-            VerifyConfig(**config),
-            folders,
-            votes=votes,
-            calibration=calibration,
-            model=ModelConfig(**model) if model else None,
-            page=page if page.exists() else None,
-            progress=progress,
-        ):
+        for check in checks(page=page if page.exists() else None, progress=progress):
             found[check.passed].append(check.text)
             if check.passed is not None:
                 print_line(f"{_WORDS[check.passed]}{check.text}")

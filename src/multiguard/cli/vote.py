@@ -18,7 +18,6 @@ from multiguard.smooth.config import ClusterConfig, NoiseOption, SigmaOption, Vo
 
 if TYPE_CHECKING:
     from multiguard.smooth.vote import NamedRun
-    from multiguard.votes import Votes
 
 FINISHING = "the shards under way are finished first"
 
@@ -70,22 +69,16 @@ def vote_command(
     if out is None:
         raise InvalidInputError("--out is missing: the votes folder to write; --dry-run writes none")
     check_content(out, "votes")
+    draw = partial(votes_of.vote, vote, data, model, noise=named, target=goal, cluster=cluster, force=force)
     with graceful_stop(FINISHING) as stop, progress_bar("images") as progress:
-        votes = votes_of.vote(
-            vote,
-            data,
-            model,
-            noise=named,
-            target=goal,
-            out=out,
-            cluster=cluster,
-            command=typed_command(),
-            note=print_line,
-            progress=partial(progress, "voting"),
-            stop=stop,
-            force=force,
-        )
-    _show_result(votes, out)
+        told = partial(progress, "voting")
+        votes = draw(out=out, command=typed_command(), note=print_line, progress=told, stop=stop)
+    if (failed := votes_of.failure_text(votes)) is not None:
+        echo(failed)
+    run = votes.provenance
+    draws = f"an average of {votes_of.mean_draws(votes):.1f} votes" if votes.adaptive else f"{run.draws} votes"
+    pilot = f" and {run.pilot_draws} pilot draws" if run.pilot_draws else ""
+    echo(f"{draws}{pilot} on each of {len(votes)} images, {run.noise}: {out}")
     return None
 
 
@@ -97,18 +90,6 @@ def _say(run: "NamedRun") -> None:
     lines = [*run.notes, f"{classifier.name}: {labels}; scores are {classifier.output}", f"images: {run.images.name}"]
     for line in (*lines, *run.facts()):
         echo(line)
-
-
-def _show_result(votes: "Votes", out: Path) -> None:
-    from multiguard.smooth.vote import failure_text, mean_draws
-
-    if (failed := failure_text(votes)) is not None:
-        echo(failed)
-    run = votes.provenance
-    draws = f"an average of {mean_draws(votes):.1f} votes" if votes.adaptive else f"{run.draws} votes"
-    if run.pilot_draws:
-        draws += f" and {run.pilot_draws} pilot draws"
-    echo(f"{draws} on each of {len(votes)} images, {run.noise}: {out}")
 
 
 def _target(vote: VoteConfig, target: dict[str, Any]) -> CertifyConfig | None:

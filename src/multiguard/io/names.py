@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from multiguard.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # A spreadsheet takes a cell that starts like this for a formula, also in full-width characters; an apostrophe in front
 # makes it text. Names that already have apostrophes in front of such a sign get one more, so that it can be undone.
@@ -74,7 +75,7 @@ def shorten_names(names: Sequence[str], most: int = 12) -> str:
 class _Short(reprlib.Repr):
     """The standard library's short reprs, and arrays by their shape."""
 
-    def repr_ndarray(self, array: NDArray[Any], level: int) -> str:
+    def repr_ndarray(self, array: "NDArray[Any]", level: int) -> str:
         return str(array.tolist()) if array.size <= _MOST_VALUES else f"<{array.dtype} {array.shape}>"
 
     def repr_Tensor(self, tensor: Any, level: int) -> str:  # noqa: N802 - reprlib calls it by the type's name
