@@ -3,7 +3,6 @@
 import csv
 import errno
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
