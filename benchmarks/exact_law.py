@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 from scipy.special import ndtri
 
-from multiguard.certify.arguments import Bools, Floats, Ints, check_distribution
+from multiguard.certify.arguments import Bools, Floats, Ints
 from multiguard.certify.bets import Game, ladders
 from multiguard.certify.draws import Draws, read_draws
 from multiguard.certify.joint import best_within
@@ -43,7 +43,7 @@ def law_radii(
 ) -> Radii:
     """What bets prove with infinitely many draws: the arguments are as in `exact_radii`."""
     sets = np.asarray(vote_sets)
-    weights = check_distribution(probabilities, len(sets))
+    weights = np.asarray(probabilities, np.float64) / np.sum(probabilities)
     true, false = _coupled(read_draws(sets, labels, rule, sets.shape[1]), weights, rule, noise.shift)
     return Radii(noise.radii(true), None if false is None else noise.radii(false))
 

@@ -94,17 +94,6 @@ def check_labels(labels: ArrayLike, num_labels: int, *, allow_none: bool = False
     return ordered
 
 
-def check_distribution(probabilities: ArrayLike, sets: int) -> Floats:
-    """One probability per vote set, if none is negative and they sum to 1; they are scaled to do so exactly."""
-    weights = np.asarray(probabilities, dtype=np.float64)
-    if weights.shape != (sets,):
-        raise InvalidInputError(f"probabilities must be one per vote set, ({sets},), got shape {weights.shape}")
-    if not (np.all(weights >= 0) and abs(weights.sum() - 1) < 1e-9):
-        raise InvalidInputError(f"probabilities must not be negative and must sum to 1, got a sum of {weights.sum()}")
-    normalised: Floats = weights / weights.sum()
-    return normalised
-
-
 def each_image(
     votes: Iterable[ArrayLike], labels: Iterable[_Labels], read: Callable[[ArrayLike, _Labels], _Read], slow: int = 0
 ) -> Iterator[_Read]:

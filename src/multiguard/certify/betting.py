@@ -59,6 +59,13 @@ def betting_radii(
     return claimed(draws, stay, noise, course), np.maximum.accumulate(others)
 
 
+def label_r(draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, course: Course) -> float:
+    """The r up to which a single label is returned, the only one in L."""
+    if isinstance(rule, TopK):
+        return float(betting_radii(draws, rule, alpha, noise, course)[0][0])
+    return float(claimed(draws, floors(draws, rule, alpha, noise), noise, course)[0])
+
+
 def read_bets(method: Method, votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int) -> tuple[Draws, Course]:
     """The draws of one image in the order in which a method bets on them, and the course of its bets.
 

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from multiguard.certify.ablation import BandAblation
-from multiguard.certify.arguments import Floats, Ints, check_alpha, check_distribution, check_labels, each_image
+from multiguard.certify.arguments import Floats, Ints, check_alpha, check_labels, each_image
 from multiguard.certify.bands import enumerated_radii
-from multiguard.certify.betting import BETTING_METHODS, betting_radii, claimed, floors, read_bets
+from multiguard.certify.betting import BETTING_METHODS, betting_radii, label_r, read_bets
 from multiguard.certify.bounds import Bounds, ClopperPearson, Exact
 from multiguard.certify.draws import Group, VoteCounts, count_votes, equal_groups, fixed_permutation, out_of_order
 from multiguard.certify.joint import (
@@ -29,8 +28,6 @@ from multiguard.certify.rules import (
     COUPLED_FROM,
     Method,
     Rule,
-    Threshold,
-    TopK,
     check_method,
     default_label_method,
     default_method,
@@ -41,18 +38,18 @@ from multiguard.io.names import short_repr
 
 # How often independent draws may fail the test of their order that the default method makes.
 _OUT_OF_ORDER = 1e-3
-# From a group of images, the rule, alpha and bounds to the (images, claims) r of one kind of claim.
+# From a group of images, the rule, alpha and bounds to (images, claims) r: of floors, and of ceilings if there are any.
 Solver = Callable[[Group, Any, float, Bounds], Floats]
-
-_TOP_K: dict[Method, Solver] = {
-    "joint": joint_radii,
-    "paper": paper_radii,
-    "independent": partial(paper_radii, second_terms=False),
-    "jia": jia_radii,
+_TOP_K: dict[Method, tuple[Solver, None]] = {
+    "joint": (joint_radii, None),
+    "paper": (paper_radii, None),
+    "independent": (partial(paper_radii, second_terms=False), None),
+    "jia": (jia_radii, None),
 }
-_THRESHOLD: dict[Method, tuple[Solver, Solver]] = {
+_THRESHOLD: dict[Method | None, tuple[Solver, Solver | None]] = {
     "joint": (joint_floors, joint_ceilings),
     "independent": (independent_floors, independent_ceilings),
+    None: (independent_floors, None),  # of a single label
 }
 # The methods that prove what is claimed of a single label.
 LABEL_METHODS: tuple[Method, ...] = ("joint", "enumerated", *BETTING_METHODS)
@@ -137,8 +134,7 @@ def certified_radii(
         num_labels = _columns("votes", given, ", or ranked integers together with num_labels")
     resolved = resolve_noise(sigma, noise)
     read = _reader(rule, num_labels, resolved, alpha, method)
-    if isinstance(rule, TopK):
-        check_labels(labels, num_labels)
+    check_labels(labels, num_labels, allow_none=rule.has_ceilings)
     return _solved([read(given, labels)], rule, resolved, alpha, method)[0]
 
 
@@ -204,11 +200,16 @@ def exact_radii(
     sampled, method = check_sampled(resolve_noise(sigma, noise)), method or "joint"
     rule.check(num_labels)
     check_method(method, rule, sampled)
-    if isinstance(rule, TopK):
-        check_labels(labels, num_labels)
-    weights = check_distribution(probabilities, len(sets))
+    check_labels(labels, num_labels, allow_none=rule.has_ceilings)
+    weights = np.asarray(probabilities, dtype=np.float64)
+    if weights.shape != (len(sets),) or not (np.all(weights >= 0) and abs(weights.sum() - 1) < 1e-9):
+        raise InvalidInputError(
+            f"probabilities must be one per vote set, ({len(sets)},), none negative, and must sum to 1, got shape "
+            f"{weights.shape} and a sum of {weights.sum()}"
+        )
     if own_method(method) is not None or method in BETTING_METHODS:
         raise InvalidInputError(f"the method {method!r} is a function of draws, so it has no exact radii; use 'joint'")
+    weights /= weights.sum()
     counts = count_votes(sets, labels, rule, num_labels, weights, layers=method == "joint")
     return _few_returned(solve([counts], rule, Exact(weights), sampled, 0.5, method)[0], rule)
 
@@ -230,6 +231,15 @@ def certified_size(radii: ArrayLike, radius: ArrayLike) -> Ints:
     return sizes
 
 
+def _columns(name: str, votes: NDArray[Any], otherwise: str = "") -> int:
+    """The number of labels of boolean votes (draws, num_labels)."""
+    if votes.dtype != np.bool_ or votes.ndim != 2:
+        raise InvalidInputError(
+            f"{name} must be boolean (draws, num_labels){otherwise}, got {votes.dtype} {votes.shape}"
+        )
+    return int(votes.shape[1])
+
+
 def _reader(
     rule: Rule, num_labels: int, noise: Noise, alpha: float, method: Method | None
 ) -> Callable[[ArrayLike, ArrayLike], Radii | VoteCounts]:
@@ -240,13 +250,7 @@ def _reader(
 
 
 def _read(
-    votes: ArrayLike,
-    labels: ArrayLike,
-    rule: Rule,
-    num_labels: int,
-    noise: Noise,
-    alpha: float,
-    method: Method | None,
+    votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int, noise: Noise, alpha: float, method: Method | None
 ) -> Radii | VoteCounts:
     """The counts of an image, or its radii if the method takes images one by one.
 
@@ -262,12 +266,11 @@ def _read(
             return _solved([count_votes(rows, labels, rule, num_labels)], rule, noise, level, "joint")[0]
     if by in BETTING_METHODS:
         (draws, course), sampled = read_bets(by, rows, labels, rule, num_labels), check_sampled(noise)
-        return _radii(sampled, betting_radii(draws, rule, level, sampled, course))
-    own = own_method(by)
-    if own is not None:
+        return _radii(sampled, *betting_radii(draws, rule, level, sampled, course))
+    if (own := own_method(by)) is not None:
         true = check_labels(labels, num_labels, allow_none=True).tolist()
         return Radii(*own.solve(rule.sets(rows, num_labels), true, rule, noise, alpha))
-    if isinstance(noise, BandAblation):
+    if by == "enumerated":
         return Radii(*enumerated_radii(rows, labels, rule, num_labels, noise))
     return count_votes(rows, labels, rule, num_labels, layers=by == "joint")
 
@@ -283,7 +286,7 @@ def _solved(
 
 def _few_returned(radii: Radii, rule: Rule) -> Radii:
     """The radii, where at most w labels are returned in all: while e of L stay, at most w - e others come in."""
-    if not isinstance(rule, Threshold) or radii.false is None:
+    if radii.false is None:
         return radii
     d, others = len(radii.true), len(radii.false)
     kept = rule.most_returned(d + others) - np.arange(others)  # w - m of L leave room for m others at most
@@ -291,18 +294,13 @@ def _few_returned(radii: Radii, rule: Rule) -> Radii:
     return Radii(radii.true, np.maximum(radii.false, np.where(kept <= 0, np.inf, known)))
 
 
-def _radii(noise: SampledNoise, r: tuple[Floats, Floats | None]) -> Radii:
+def _radii(noise: SampledNoise, true: Floats, false: Floats | None) -> Radii:
     """The radii of these r."""
-    return Radii(noise.radii(r[0]), None if r[1] is None else noise.radii(r[1]))
+    return Radii(noise.radii(true), None if false is None else noise.radii(false))
 
 
 def solve(
-    counts: Sequence[VoteCounts],
-    rule: Rule,
-    bounds: Bounds,
-    noise: Noise,
-    alpha: float,
-    method: Method | None,
+    counts: Sequence[VoteCounts], rule: Rule, bounds: Bounds, noise: Noise, alpha: float, method: Method | None
 ) -> list[Radii]:
     """The radii of each image; images with equally many labels are solved together.
 
@@ -311,35 +309,16 @@ def solve(
     sampled, radii = check_sampled(noise), dict[int, Radii]()
     for indices in equal_groups(counts, rule):
         group = Group([counts[i] for i in indices], sampled.shift)
-        true, false = _solve_group(group, rule, alpha, bounds, method)
+        floors, ceilings = _TOP_K[method or "joint"] if rule.k else _THRESHOLD[method]
+        share, others = alpha / 2 if ceilings else alpha, group.num_labels - group.num_true
+        none = np.empty((group.images, 0))
+        true = floors(group, rule, share, bounds) if group.num_true else none
+        false = None
+        if ceilings is not None:
+            false = ceilings(group, rule, share, bounds) if others else none
         for row, i in enumerate(indices):
-            radii[i] = _radii(sampled, (true[row], None if false is None else false[row]))
+            radii[i] = _radii(sampled, true[row], None if false is None else false[row])
     return [radii[i] for i in range(len(counts))]
-
-
-def _solve_group(
-    group: Group, rule: Rule, alpha: float, bounds: Bounds, method: Method | None
-) -> tuple[Floats, Floats | None]:
-    """(images, sizes) the r of `Radii.true`, and (images, c - d) of `Radii.false`."""
-
-    def solved(solver: Solver, level: float, claims: int) -> Floats:
-        return solver(group, rule, level, bounds) if claims else np.empty((group.images, 0))
-
-    if isinstance(rule, TopK):
-        return solved(_TOP_K[method or "joint"], alpha, group.num_true), None
-    if method is None:
-        return solved(independent_floors, alpha, group.num_true), None
-    floors, ceilings = _THRESHOLD[method]
-    return solved(floors, alpha / 2, group.num_true), solved(ceilings, alpha / 2, group.num_labels - group.num_true)
-
-
-def _columns(name: str, votes: NDArray[Any], otherwise: str = "") -> int:
-    """The number of labels of boolean votes (draws, num_labels)."""
-    if votes.dtype != np.bool_ or votes.ndim != 2:
-        raise InvalidInputError(
-            f"{name} must be boolean (draws, num_labels){otherwise}, got {votes.dtype} {votes.shape}"
-        )
-    return int(votes.shape[1])
 
 
 def label_radii(
@@ -382,12 +361,11 @@ def label_radii_batch(
     """For each image the promise of `label_radii`, each with an alpha of its own."""
     rule.check(num_labels)
     resolved, alphas = resolve_noise(sigma, noise), [check_alpha(alpha) for alpha in alphas]
-    method = method or default_label_method(resolved)
-    if method not in LABEL_METHODS:
+    by = check_method(method or default_label_method(resolved), rule, resolved)
+    if by not in LABEL_METHODS:
         raise InvalidInputError(
             f"the method of single labels must be joint, coupled, betting or enumerated, got {method!r}"
         )
-    by = check_method(method, rule, resolved)
     if by != "joint":
         alone = partial(_alone, method=by, rule=rule, num_labels=num_labels, noise=resolved)
         return list(each_image(votes, zip(labels, alphas, strict=True), alone, slow=len(alphas)))
@@ -412,18 +390,12 @@ def _alone(
     votes: ArrayLike, given: tuple[ArrayLike, float], method: Method, rule: Rule, num_labels: int, noise: Noise
 ) -> Floats:
     """(d,) the radius of each label of one image, each at the same alpha, by a method that bets or enumerates."""
-    labels, alpha = given
-    own = [[label] for label in np.atleast_1d(labels).tolist()]
-    if isinstance(noise, BandAblation):
+    own, alpha = [[label] for label in np.atleast_1d(given[0]).tolist()], given[1]
+    if method == "enumerated":
         return np.array([enumerated_radii(votes, label, rule, num_labels, noise)[0][0] for label in own])
-    r, sampled = np.empty(len(own)), check_sampled(noise)
-    for i, label in enumerate(own):
-        draws, course = read_bets(method, votes, label, rule, num_labels)
-        if isinstance(rule, TopK):
-            r[i] = betting_radii(draws, rule, alpha, sampled, course)[0][0]
-        else:
-            r[i] = claimed(draws, floors(draws, rule, alpha, sampled), sampled, course)[0]
-    return sampled.radii(r)
+    sampled = check_sampled(noise)
+    read = (read_bets(method, votes, label, rule, num_labels) for label in own)
+    return sampled.radii(np.array([label_r(draws, rule, alpha, sampled, course) for draws, course in read]))
 
 
 def largest_radius(

@@ -26,8 +26,8 @@ RuleName = Literal["top-k", "threshold"]
 RULES: tuple[RuleName, ...] = get_args(RuleName)
 Method = str  # one of `METHODS`, or a name given to `register_method`
 # The numbers of draws for which `coupled` proves more than `joint` on the votes of real images (docs/theory.md 4):
-# the fewest, the most for k' = 1, and the most for larger k'.
-COUPLED_FROM, COUPLED_TO, COUPLED_TO_MANY = 80, 50_000, 100_000
+# the fewest, and the most for larger k' and for k' = 1.
+COUPLED_FROM, COUPLED_TO = 80, (100_000, 50_000)
 _DEFAULT_K, _DEFAULT_THRESHOLD = 5, 0.5
 METHODS: tuple[Method, ...] = ("joint", "coupled", "betting", "paper", "independent", "jia", "enumerated")
 
@@ -37,12 +37,24 @@ class _Rule(ABC):
 
     name: ClassVar[RuleName]
     methods: ClassVar[tuple[Method, ...]] = METHODS
+    has_ceilings: ClassVar[bool]
+    k: int | None
     k_prime: int | None
+    t: float | None
 
     @property
-    @abstractmethod
+    def options(self) -> dict[str, float]:
+        """The arguments of `make_rule` that make this rule."""
+        given = {"k": self.k, "threshold": self.t, "k_prime": self.k_prime}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
     def words(self) -> dict[str, str]:
         """Each option in the letters of the paper, for people."""
+        letters = {"k_prime": "k\u2032", "k": "k", "threshold": "t"}
+        return {
+            name: f"{letter} = {plain(self.options[name])}" for name, letter in letters.items() if name in self.options
+        }
 
     @property
     def text(self) -> str:
@@ -53,6 +65,23 @@ class _Rule(ABC):
     def ranked(self) -> bool:
         """Whether votes are ranked labels; if not, they are sets."""
         return self.k_prime is not None
+
+    def sizes(self, num_true: int) -> int:
+        """How many labels of L can be returned, and so how many claims there are: d, but at most k."""
+        return num_true if self.k is None else min(num_true, self.k)
+
+    def most_returned(self, num_labels: int) -> int:
+        """The most labels that g returns, whatever the image: k, or k' / t, as the probabilities sum to k'.
+
+        t is the double or the decimal number as written: the smaller of the two, so that both have no more.
+        """
+        if self.t is None or self.k_prime is None:
+            return min(num_labels, self.k or num_labels)
+        return min(num_labels, math.floor(self.k_prime / min(Fraction(self.t), Fraction(repr(self.t)))))
+
+    @abstractmethod
+    def needed(self, draws: int) -> int:
+        """The fewest hits of a label that is returned."""
 
     def check(self, num_labels: int) -> None:
         """Raises `InvalidInputError` unless there are at least k and k' labels."""
@@ -70,10 +99,15 @@ class _Rule(ABC):
             )
 
     def sets(self, votes: NDArray[Any], num_labels: int) -> Bools:
-        """(draws, num_labels) the labels of each draw, from ranked votes (draws, >= k') or boolean ones.
+        """(draws, num_labels) the labels of each draw, from boolean votes, or the k' best of ranked ones.
 
-        Raises `InvalidInputError` unless each draw has k' different labels.
+        Raises `InvalidInputError` unless each draw has k' different labels; without k' votes are sets of any size.
         """
+        if self.k_prime is None and votes.dtype != np.bool_:
+            raise InvalidInputError(
+                f"the threshold rule needs the set of each draw, boolean (draws, num_labels), got {votes.dtype} "
+                f"{votes.shape}; of ranked votes give k_prime, too"
+            )
         hits = votes if votes.dtype == np.bool_ else self._marked(votes, num_labels)
         if hits.ndim != 2 or hits.shape[0] < 1 or hits.shape[1] != num_labels:
             raise InvalidInputError(
@@ -81,7 +115,7 @@ class _Rule(ABC):
                 f"{hits.shape}"
             )
         counts = hits.sum(axis=1)
-        if len(wrong := np.flatnonzero(counts != self.k_prime)):
+        if self.k_prime is not None and len(wrong := np.flatnonzero(counts != self.k_prime)):
             raise InvalidInputError(
                 f"every draw must hit exactly k_prime = {self.k_prime} different labels, but row {wrong[0]} has "
                 f"{counts[wrong[0]]}"
@@ -105,6 +139,32 @@ class _Rule(ABC):
         """(num_labels,) in how many draws f returned each label; votes as for `sets`."""
         return np.asarray(self.sets(votes, num_labels).sum(axis=0))
 
+    def returned(self, votes: NDArray[Any], num_labels: int) -> tuple[int, ...]:
+        """The labels that g returns according to these draws, most hits first; ties go to the smaller index.
+
+        They may be none, or fewer than k if the draws hit fewer: of labels without a hit nothing is known.
+        """
+        hits, needed = self.hits(votes, num_labels), self.needed(len(votes))
+        order = np.argsort(-hits, kind="stable")[: self.k]
+        return tuple(int(label) for label in order if hits[label] >= needed)
+
+    def returned_once(self, votes: NDArray[Any]) -> tuple[int, ...] | None:
+        """The labels of the one draw without noise, best first: k, k' or the set; None where the votes keep fewer."""
+        if (count := self.k or self.k_prime) is None:
+            return tuple(np.flatnonzero(votes[0]).tolist())
+        return tuple(votes[0, :count].tolist()) if votes.shape[1] >= count else None
+
+    def returned_by(self, scores: NDArray[Any], limit: float | None = None) -> Bools:
+        """(rows, c) the labels of the k or k' largest scores, ties by index; or with a score of at least t, or `limit`.
+
+        `limit` is the score that means t.
+        """
+        if (count := self.k or self.k_prime) is None:
+            return np.asarray(scores >= (self.t if limit is None else limit))
+        marked = np.zeros(scores.shape, dtype=np.bool_)
+        np.put_along_axis(marked, np.argsort(-scores, axis=1, kind="stable")[:, :count], True, axis=1)
+        return marked
+
 
 @dataclass(frozen=True)
 class TopK(_Rule):
@@ -126,43 +186,16 @@ class TopK(_Rule):
     k: int
     k_prime: int = None  # type: ignore[assignment]
     name: ClassVar[RuleName] = "top-k"
-    t: ClassVar[None] = None
     has_ceilings: ClassVar[bool] = False
+    t = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", check_count("k", self.k))
         k_prime: int | None = self.k_prime
         object.__setattr__(self, "k_prime", (self.k + 1) // 2 if k_prime is None else check_count("k_prime", k_prime))
 
-    @property
-    def options(self) -> dict[str, float]:
-        """The arguments of `make_rule` that make this rule."""
-        return {"k": self.k, "k_prime": self.k_prime}
-
-    @property
-    def words(self) -> dict[str, str]:
-        """Each option in the letters of the paper, for people."""
-        return {"k_prime": f"k\u2032 = {self.k_prime}", "k": f"k = {self.k}"}
-
-    def sizes(self, num_true: int) -> int:
-        """How many labels of L can be returned, and so how many claims there are: min(d, k)."""
-        return min(num_true, self.k)
-
-    def returned(self, votes: NDArray[Any], num_labels: int) -> tuple[int, ...]:
-        """The labels that g returns according to these draws, most hits first; ties go to the smaller index.
-
-        They are k, or fewer if the draws hit fewer: of labels without a hit nothing is known.
-        """
-        hits = self.hits(votes, num_labels)
-        return tuple(int(label) for label in np.argsort(-hits, kind="stable")[: self.k] if hits[label] > 0)
-
-    def returned_once(self, votes: NDArray[Any]) -> tuple[int, ...] | None:
-        """The k labels of the one draw without noise, best first; None where the votes keep fewer."""
-        return tuple(votes[0, : self.k].tolist()) if votes.shape[1] >= self.k else None
-
-    def returned_by(self, scores: NDArray[Any], limit: float | None = None) -> Bools:
-        """(rows, c) the labels of the k largest scores of each row, ties by index."""
-        return _largest(scores, self.k)
+    def needed(self, draws: int) -> int:  # noqa: D102
+        return 1
 
     def most_staying(self, low: Floats, high: Floats, inside: Bools) -> int:
         """The most labels of L, those `inside`, that can be returned if each probability is from `low` to `high`.
@@ -197,8 +230,8 @@ class Threshold(_Rule):
     k_prime: int | None = None
     name: ClassVar[RuleName] = "threshold"
     methods: ClassVar[tuple[Method, ...]] = ("joint", "coupled", "betting", "independent", "enumerated")
-    k: ClassVar[None] = None
     has_ceilings: ClassVar[bool] = True
+    k = None
 
     def __repr__(self) -> str:
         return (
@@ -210,68 +243,13 @@ class Threshold(_Rule):
         if self.k_prime is not None:
             object.__setattr__(self, "k_prime", check_count("k_prime", self.k_prime))
 
-    @property
-    def options(self) -> dict[str, float]:
-        """The arguments of `make_rule` that make this rule."""
-        return {"threshold": self.t, **({} if self.k_prime is None else {"k_prime": self.k_prime})}
-
-    @property
-    def words(self) -> dict[str, str]:
-        """Each option in the letters of the paper, for people."""
-        ranks = {} if self.k_prime is None else {"k_prime": f"k\u2032 = {self.k_prime}"}
-        return {**ranks, "threshold": f"t = {plain(self.t)}"}
-
     def hits_at_most(self, labels: int) -> int:
         """How many labels of a set of this size a draw can hit."""
         return labels if self.k_prime is None else min(labels, self.k_prime)
 
-    def most_returned(self, num_labels: int) -> int:
-        """The most labels that g returns, whatever the image: k' / t, as the probabilities sum to k'.
-
-        t is the double or the decimal number as written: the smaller of the two, so that both have no more.
-        """
-        if self.k_prime is None:
-            return num_labels
-        return min(num_labels, math.floor(self.k_prime / min(Fraction(self.t), Fraction(repr(self.t)))))
-
-    def sizes(self, num_true: int) -> int:
-        """How many labels of L can be returned, and so how many claims there are: all d."""
-        return num_true
-
-    def sets(self, votes: NDArray[Any], num_labels: int) -> Bools:
-        """(draws, num_labels) the set of each draw, at least one: as given, or the k' best of ranked votes."""
-        if self.k_prime is not None:
-            return super().sets(votes, num_labels)
-        if votes.dtype != np.bool_ or votes.ndim != 2 or votes.shape[0] < 1:
-            ranked = "; of ranked votes give k_prime, too" if np.issubdtype(votes.dtype, np.integer) else ""
-            raise InvalidInputError(
-                f"the threshold rule needs the set of each draw, boolean (draws, num_labels) with at least one draw, "
-                f"got {votes.dtype} {votes.shape}{ranked}"
-            )
-        if votes.shape[1] != num_labels:
-            raise InvalidInputError(f"votes must have one column per label, {num_labels}, got {votes.shape[1]}")
-        return votes
-
     def needed(self, draws: int) -> int:
         """The fewest hits of all draws that are a fraction of at least t, the decimal number as written."""
         return math.ceil(Fraction(repr(self.t)) * draws)
-
-    def returned(self, votes: NDArray[Any], num_labels: int) -> tuple[int, ...]:
-        """The labels that g returns according to these draws, most hits first, perhaps none; ties as in `TopK`."""
-        hits = self.hits(votes, num_labels)
-        return tuple(int(label) for label in np.argsort(-hits, kind="stable") if hits[label] >= self.needed(len(votes)))
-
-    def returned_once(self, votes: NDArray[Any]) -> tuple[int, ...] | None:
-        """The labels of the one draw without noise; None where the votes keep fewer than k'."""
-        if self.k_prime is None:
-            return tuple(np.flatnonzero(votes[0]).tolist())
-        return tuple(votes[0, : self.k_prime].tolist()) if votes.shape[1] >= self.k_prime else None
-
-    def returned_by(self, scores: NDArray[Any], limit: float | None = None) -> Bools:
-        """(rows, c) the labels with a score of at least t, or of `limit`, the score that means t; or the k' best."""
-        if self.k_prime is not None:
-            return _largest(scores, self.k_prime)
-        return np.asarray(scores >= (self.t if limit is None else limit))
 
     def most_staying(self, low: Floats, high: Floats, inside: Bools) -> int:
         """The most labels of L, those `inside`, that can be returned if each probability is from `low` to `high`."""
@@ -285,24 +263,15 @@ class Threshold(_Rule):
 Rule = TopK | Threshold
 
 
-def _largest(scores: NDArray[Any], count: int) -> Bools:
-    """(rows, c) the labels of the `count` largest scores of each row, ties by index."""
-    marked = np.zeros(scores.shape, dtype=np.bool_)
-    np.put_along_axis(marked, np.argsort(-scores, axis=1, kind="stable")[:, :count], True, axis=1)
-    return marked
-
-
 def make_rule(name: str, *, k: int | None = None, k_prime: int | None = None, threshold: float | None = None) -> Rule:
     """The rule of this name; raises `InvalidInputError` unless exactly its own options are given.
 
     The top-k rule takes k and k_prime, the threshold rule takes threshold, its t, and k_prime for ranked votes.
 
-    >>> make_rule("top-k", k=5, k_prime=3)
-    TopK(k=5, k_prime=3)
-    >>> make_rule("threshold", threshold=0.5), make_rule("threshold", threshold=0.25, k_prime=4)
-    (Threshold(t=0.5), Threshold(t=0.25, k_prime=4))
+    >>> make_rule("top-k", k=5, k_prime=3), make_rule("threshold", threshold=0.25, k_prime=4)
+    (TopK(k=5, k_prime=3), Threshold(t=0.25, k_prime=4))
     """
-    needed: dict[str, tuple[str, ...]] = {"top-k": ("k", "k_prime"), "threshold": ("threshold",)}
+    needed = {"top-k": ("k", "k_prime"), "threshold": ("threshold",)}
     if name not in needed:
         raise InvalidInputError(unknown_name("rule", str(name), needed))
     takes, other = " and ".join(needed[name]), "top-k" if name == "threshold" else "threshold"
@@ -311,10 +280,7 @@ def make_rule(name: str, *, k: int | None = None, k_prime: int | None = None, th
             raise InvalidInputError(f"{option} is missing; the {name} rule needs {takes}")
         if value is not None and option not in (*needed[name], "k_prime"):
             raise InvalidInputError(f"{option} belongs to the {other} rule; the {name} rule takes {takes}")
-    if threshold is not None:
-        return Threshold(threshold, k_prime)
-    assert k is not None and k_prime is not None  # noqa: PT018
-    return TopK(k, k_prime)
+    return Threshold(threshold, k_prime) if threshold is not None else TopK(k, k_prime)  # type: ignore[arg-type]
 
 
 def default_rule(
@@ -341,10 +307,9 @@ def default_method(rule: Rule, noise: Noise, draws: int) -> Method:
     >>> default_method(rule, Gaussian(0.5), 1000), default_method(rule, Gaussian(0.5), 50)
     ('coupled', 'joint')
     """
-    if not isinstance(rule, TopK) or noise.sigma is None:
+    if rule.has_ceilings or noise.sigma is None:
         return default_label_method(noise)
-    most = COUPLED_TO if rule.k_prime == 1 else COUPLED_TO_MANY
-    return "coupled" if COUPLED_FROM <= draws <= most else "joint"
+    return "coupled" if COUPLED_FROM <= draws <= COUPLED_TO[rule.k_prime == 1] else "joint"
 
 
 def default_label_method(noise: Noise) -> Method:
@@ -359,23 +324,19 @@ def check_method(method: str, rule: Rule, noise: Noise | str | None = None) -> M
         raise InvalidInputError(
             f"{unknown_name(f'method of the {rule.name} rule', str(method), known)}; choose one of {', '.join(known)}"
         )
-    if noise is not None:
-        _check_noise(method, noise)
-    return method
-
-
-def _check_noise(method: Method, noise: Noise | str) -> None:
-    """Raises unless the method is for this noise."""
+    if noise is None:
+        return method
     own, kind = own_method(method), str(noise).partition(":")[0]
     if own is not None and kind not in own.noises:
         raise InvalidInputError(f"the method {method!r} was registered for {', '.join(own.noises)} noise, not {noise}")
-    if own is not None or (method == "enumerated") == (kind == BandAblation.kind):
-        return
-    if method == "enumerated":
-        raise InvalidInputError(f"the method 'enumerated' is for band noise, not {noise}; use another, such as 'joint'")
-    raise InvalidInputError(
-        f"the method {method!r} needs random draws, and the noise {noise} has every position once; use 'enumerated'"
-    )
+    if own is None and (method == "enumerated") != (kind == BandAblation.kind):
+        raise InvalidInputError(
+            f"the method 'enumerated' is for band noise, not {noise}; use another, such as 'joint'"
+            if method == "enumerated"
+            else f"the method {method!r} needs random draws, and the noise {noise} has every position once; use "
+            "'enumerated'"
+        )
+    return method
 
 
 MethodFunction = Callable[..., Any]
@@ -388,7 +349,6 @@ class OwnMethod:
 
     name: str
     function: MethodFunction
-    guarantee: str
     rules: tuple[RuleName, ...]
     noises: tuple[str, ...]
 
@@ -397,12 +357,11 @@ class OwnMethod:
     ) -> tuple[Floats, Floats | None]:
         """The radii of one image, in the form that all methods have; anything else raises `InvalidInputError`."""
         found = self.function(hits.copy(), tuple(labels), rule, noise=noise, alpha=alpha)
-        true, false = (found, None) if rule.name == "top-k" else found
-        sizes = min(len(labels), int(rule.options.get("k", len(labels))))
+        true, false = found if rule.has_ceilings else (found, None)
         # A larger e is a stronger claim, and a smaller m: the running minimum claims no more than was returned.
         whole = np.floor if noise.whole else np.positive
-        floors = whole(np.minimum.accumulate(self._checked(true, sizes, "e = 1, 2, ...")))
-        if false is None:
+        floors = whole(np.minimum.accumulate(self._checked(true, rule.sizes(len(labels)), "e = 1, 2, ...")))
+        if not rule.has_ceilings:
             return floors, None
         ceilings = self._checked(false, hits.shape[1] - len(labels), "m = 0, 1, ...")
         return floors, whole(np.minimum.accumulate(ceilings[::-1])[::-1])
@@ -467,7 +426,7 @@ def register_method(
         raise InvalidInputError(f"rules must be some of {', '.join(RULES)}, not {list(rules)}")
     if not noises or not set(noises) <= set(NOISES):
         raise InvalidInputError(f"noises must be some of {', '.join(NOISES)}, not {list(noises)}")
-    _OWN[name] = OwnMethod(name, function, guarantee, tuple(rules), tuple(noises))
+    _OWN[name] = OwnMethod(name, function, tuple(rules), tuple(noises))
 
 
 def own_method(name: str) -> OwnMethod | None:
