@@ -3,7 +3,7 @@ import json
 import pytest
 from PIL import Image
 
-from multiguard.data.coco import COCO_CATEGORY_IDS, COCO_LABELS, open_coco
+from multiguard.data.annotations import COCO_CATEGORY_IDS, COCO_LABELS, open_coco
 from multiguard.errors import DataError
 
 

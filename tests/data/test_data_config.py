@@ -38,7 +38,7 @@ def test_damaged_record(change):
 @pytest.mark.parametrize(
     ("more", "names", "message"),
     [
-        ({"root": "x", "split": "val", "separator": ";"}, ("cat",), "split and separator given, but .* no CSV"),
+        ({"root": "x", "split": "val", "separator": ";"}, ("cat",), "split given, but .* no CSV"),
         ({"root": "x"}, None, "neither the images nor the model name any label"),
         ({}, ("cat",), "no root folder given"),
     ],

@@ -62,10 +62,3 @@ def test_default_splits_for_training(tmp_path):
         default_split("folder", "train", tmp_path)
     folder(tmp_path, "file,labels", ["a.jpg,x"])
     assert default_split("folder", "train", tmp_path) == "all"
-
-
-def test_validation_split():
-    """A training split without a partner has no validation split."""
-    assert validation_split("voc2007", "train") == "val"
-    assert validation_split("voc2007", "trainval") is None
-    assert validation_split("coco", "train2014") == "val2014"

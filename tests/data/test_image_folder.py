@@ -7,7 +7,6 @@ from PIL import Image
 from multiguard.data import open_images
 from multiguard.data.image_folder import open_folder
 from multiguard.errors import DataError
-from multiguard.io import names
 
 
 @pytest.fixture
@@ -91,29 +90,6 @@ def test_several_separators(images):
     assert listed(open_folder(images, label_names=["cat", "hair, long"])) == {"a.jpg": ["cat", "hair, long"]}
     write(images, 'file,labels\na.jpg,"hair, long"\n')
     assert listed(open_folder(images, label_names=["cat", "hair, long"])) == {"a.jpg": ["hair, long"]}
-
-
-@pytest.fixture
-def comparisons(monkeypatch):
-    """The known names that unknown ones were compared with, one entry for each comparison."""
-    compared, search = [], names.get_close_matches
-
-    def counted(word, known, **options):
-        compared.extend(known)
-        return search(word, known, **options)
-
-    monkeypatch.setattr(names, "get_close_matches", counted)
-    return compared
-
-
-def test_many_unknown_labels_in_one_row(images, comparisons):
-    """The message names the first unknown labels and the number of the others."""
-    known = [f"label {number}" for number in range(50)]
-    write(images, "file,labels\na.jpg," + ";".join(f"lable {number:03}" for number in range(300)) + "\n")
-    with pytest.raises(DataError, match=r"unknown label 'lable 000': .* and 29\d more unknown labels") as raised:
-        open_folder(images, label_names=known)
-    assert len(str(raised.value)) < 2000
-    assert len(comparisons) <= 20 * len(known)
 
 
 @pytest.mark.parametrize(

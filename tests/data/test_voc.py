@@ -1,7 +1,7 @@
 import pytest
 from PIL import Image
 
-from multiguard.data.voc import VOC_LABELS, open_voc2007
+from multiguard.data.annotations import VOC_LABELS, open_voc2007
 from multiguard.errors import DataError
 
 

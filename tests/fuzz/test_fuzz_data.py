@@ -22,10 +22,9 @@ from tests.fuzz.mutations import (
 )
 
 from multiguard.data import open_dataset
-from multiguard.data.coco import COCO_CATEGORY_IDS, COCO_LABELS
+from multiguard.data.annotations import COCO_CATEGORY_IDS, COCO_LABELS, VOC_LABELS
 from multiguard.data.config import DataConfig
 from multiguard.data.image import read_image
-from multiguard.data.voc import VOC_LABELS
 from multiguard.io.config import from_tree, to_tree
 from multiguard.io.files import read_lines
 

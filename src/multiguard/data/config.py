@@ -4,21 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from multiguard.data.coco import open_coco
+from multiguard.data.annotations import open_coco, open_nuswide, open_voc2007
 from multiguard.data.digits import DigitsDataset
 from multiguard.data.image import check_size
 from multiguard.data.image_folder import ALL, folder_splits, open_folder, open_images
-from multiguard.data.nuswide import open_nuswide
 from multiguard.data.sample import IndexedDataset, subset
-from multiguard.data.voc import open_voc2007
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.io.config import Config, Count, Side, Whole, described
 from multiguard.io.files import real_path
 from multiguard.io.names import check_path, unknown_name
 
 FOLDER = "folder"  # the dataset whose labels are the user's own
-
-
 Use = Literal["train", "test"]
 _VALIDATION_SPLITS = {"train": "val", "train2014": "val2014", "train2017": "val2017"}
 # The opener of each dataset, the splits that training reads and that votes are on by default, and further options.
@@ -154,11 +150,8 @@ class DataConfig(Config, frozen=True):
         return self.replace(root=root, table=table)
 
     def _open_images(self, size: int | None, names: Sequence[str] | None) -> IndexedDataset:
-        unused = [name for name in ("split", "table", "separator", "difficult") if getattr(self, name)]
-        if unused:
-            raise DataError(
-                f"folder: {' and '.join(unused)} given, but images without labels have no CSV; leave it out"
-            )
+        if unused := [name for name in ("split", "table", "separator", "difficult") if getattr(self, name)]:
+            raise DataError(f"folder: {unused[0]} given, but images without labels have no CSV; leave it out")
         if not names:
             raise DataError("folder: neither the images nor the model name any label; give a file of labels (--labels)")
         if self.root is None:

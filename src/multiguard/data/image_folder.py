@@ -25,7 +25,6 @@ from multiguard.io.names import shorten_names, unknown_name
 ALL = "all"
 _FILE_COLUMNS = ("file", "image", "filename", "path")
 _SEPARATORS = (";", ",", "|")
-_TABLE = "labels.csv"
 _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
@@ -82,7 +81,7 @@ def open_folder(
     """The images that the CSV lists with their labels; arguments as in `open_dataset`."""
     if separator == "":
         raise DataError("folder: the separator is empty; give the text between two labels, such as ;")
-    listing = read_table(root, table, default=_TABLE, columns=[])
+    listing = read_table(root, table)
     if (column := next((name for name in _FILE_COLUMNS if name in listing.columns), None)) is None:
         expected, header = ", ".join(_FILE_COLUMNS), ",".join(listing.columns)[:200]
         raise DataError(f"{listing.path}: no column of images ({expected}); its header is {header}")
@@ -137,7 +136,7 @@ def _separator(listing: LabelTable, label_names: Sequence[str] | None) -> str:
 
 def folder_splits(root: Path, table: Path | None = None) -> list[str]:
     """The splits that the CSV's column `split` names, sorted; none where it has no such column."""
-    return read_table(root, table, default=_TABLE, columns=[]).values("split")
+    return read_table(root, table).values("split")
 
 
 def _marked(row: Row, columns: Sequence[str]) -> list[str]:
@@ -188,7 +187,7 @@ def find_images(folder: Path) -> list[str]:
     return files
 
 
-def read_table(root: Path, path: Path | None, *, default: str, columns: Sequence[str]) -> LabelTable:
+def read_table(root: Path, path: Path | None, default: str = "labels.csv", columns: Sequence[str] = ()) -> LabelTable:
     """The table at `path`, or the one called `default` in the folder of the images, or the only one there.
 
     A missing file or column, a repeated column or text that is not UTF-8 raises `DataError`, a bad row `ImageError`.

@@ -5,9 +5,7 @@ number or a name alone is one label. Nothing is guessed from values: a list that
 or indices, raises `DataError`.
 """
 
-import hashlib
 import operator
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -100,9 +98,8 @@ def as_dataset(data: Any, label_names: Sequence[str], feature_names: Sequence[st
     """The data as a dataset whose labels are these; anything else raises `DataError` and says what is accepted.
 
     Accepted are a pair (X, Y) of inputs, or PIL images, and label sets, Y None where they are unknown; a torch dataset
-    of items (x, y), or a data loader of one; and a `Dataset`, returned as it is. X may be sparse (SciPy), with a
-    warning. The columns of data frames take the classifier's order, that of `label_names` and `feature_names`; a
-    missing or a further column raises `DataError`.
+    of items (x, y), or a data loader of one; and a `Dataset`, returned as it is. The columns of data frames take the
+    classifier's order, that of `label_names` and `feature_names`; a missing or a further column raises `DataError`.
 
     >>> data = as_dataset((np.zeros((3, 4)), np.array([[1, 0], [0, 0], [1, 1]])), ["cat", "dog"])
     >>> [sample.labels for sample in map(data.__getitem__, range(3))]
@@ -185,25 +182,15 @@ def _values(what: str, given: Any, names: Sequence[str] | None) -> Any:
 
 
 def _from_arrays(inputs: Any, labels: Any, label_names: Sequence[str]) -> MemoryDataset:
-    rows: Any = inputs.tocsr() if hasattr(inputs, "tocsr") else _array(inputs)
-    if hasattr(inputs, "tocsr"):
-        zeros = 1 - rows.nnz / max(1, rows.shape[0] * rows.shape[1])
-        warnings.warn(
-            f"X is sparse, with {zeros:.1%} zeros: each row becomes dense, and the noise changes all of its "
-            f"{rows.shape[1]:,} columns. For word counts or TF-IDF, certify dense embeddings of the texts instead",
-            stacklevel=4,
-        )
+    rows = _array(inputs)
     if rows.ndim < 2:
         raise DataError(f"X has shape {rows.shape}; expected one row or image per input, such as (inputs, features).")
     sets: Sequence[Any] = [()] * rows.shape[0] if labels is None else _entries(labels)
     if len(sets) != rows.shape[0]:
         raise DataError(f"X holds {rows.shape[0]} inputs and Y the labels of {len(sets)}; give one label set each.")
-    name = f"data in memory, {' x '.join(map(str, rows.shape))}, sha256 {_digest(rows)[:16]}"
-
-    def read(index: int) -> tuple[Any, Any]:
-        return (rows[[index]].toarray()[0] if hasattr(rows, "tocsr") else rows[index]), sets[index]
-
-    return MemoryDataset(name, label_names, len(sets), read, label_sets=sets, labelled=labels is not None)
+    name = f"data in memory, {' x '.join(map(str, rows.shape))}, sha256 {image_hash(rows)[:16]}"
+    pairs, labelled = list(zip(rows, sets, strict=True)), labels is not None
+    return MemoryDataset(name, label_names, len(sets), pairs.__getitem__, label_sets=sets, labelled=labelled)
 
 
 def _from_items(items: Any, label_names: Sequence[str], feature_names: Sequence[str] | None) -> MemoryDataset:
@@ -316,19 +303,11 @@ def _array(given: Any) -> NDArray[Any]:
                 f"X holds images of {len(shapes)} sizes; resize them to one, as in image.resize((224, 224))"
             )
     array = np.asarray(given)
-    if array.dtype.kind in "SU":
-        raise DataError("an input is text, and noise is added to numbers; give embeddings of the texts")
+    if array.dtype.kind in "SU" or hasattr(given, "tocsr"):
+        raise DataError("an input is text, or sparse, and noise is added to every number; give embeddings of the texts")
     if array.dtype.kind not in "biuf":
         raise DataError(f"an input is {_kind(given)}; expected an array or tensor of numbers, in the model's shape")
     return array
-
-
-def _digest(rows: Any) -> str:
-    """A hash of all values, so that other data is never taken for this."""
-    if not hasattr(rows, "tocsr"):
-        return image_hash(rows)
-    parts = (image_hash(part) for part in (rows.data, rows.indices, rows.indptr))
-    return hashlib.sha256(f"{rows.shape} {' '.join(parts)}".encode()).hexdigest()
 
 
 def _shown(names: Sequence[str]) -> str:
