@@ -20,7 +20,6 @@ BUILT_IN = Path(multiguard.__file__).parent / "models" / "weights" / "coco-0.25"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PYTHON = {path.name: blocks for path in PAGES if (blocks := BLOCK.findall(path.read_text(encoding="utf-8")))}
-NEEDS_MORE = {"data.md"}  # the images of MS-COCO
 
 
 def scores(rows):
@@ -59,7 +58,7 @@ def names(tmp_path, monkeypatch):
     }
 
 
-@pytest.mark.parametrize("page", sorted(set(PYTHON) - NEEDS_MORE - {"attack.md"}))
+@pytest.mark.parametrize("page", sorted(set(PYTHON) - {"attack.md"}))
 def test_blocks(page, names, monkeypatch):
     """The blocks of a page run in their order."""
     if page == "own-model.md":  # three labels
