@@ -15,7 +15,7 @@ from tests.pipeline.tiny_run import command
 
 from multiguard.errors import ImageFailure
 from multiguard.evaluate import read_calibration, read_certificates, write_certificates
-from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
+from multiguard.evaluate.results import CERTIFICATES_NAME
 from multiguard.io.config import to_tree
 from multiguard.io.records import encode_checked
 from multiguard.votes import read_votes

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from multiguard.evaluate.parquet_tables import METADATA_KEY
+from multiguard.evaluate.results import METADATA_KEY
 from multiguard.io.records import checksum
 
 

@@ -15,7 +15,7 @@ from tests.evaluate.votes_cases import KINDS, as_lists, config_of, random_votes,
 
 from multiguard.errors import DataError, InvalidInputError
 from multiguard.evaluate import CertifyConfig, SweepConfig, certify_votes, read_certificates, write_certificates
-from multiguard.evaluate.certificate_files import curves_text
+from multiguard.evaluate.results import curves_text
 from multiguard.io.files import file_checksum
 from multiguard.version import __version__
 
@@ -220,7 +220,7 @@ def test_refusals(tmp_path, votes) -> None:
 
 def test_too_many_curves(certified, votes, monkeypatch) -> None:
     """Metadata that no Parquet reader would accept is refused before anything is replaced."""
-    monkeypatch.setattr("multiguard.evaluate.parquet_tables._MOST_METADATA", 1000)
+    monkeypatch.setattr("multiguard.evaluate.results._MOST_METADATA", 1000)
     with pytest.raises(InvalidInputError, match="use fewer radii"):
         certify_votes(NEW, votes, out=certified, force=True)
     assert k_of(certified) == 3

@@ -8,7 +8,7 @@ from tests.evaluate.votes_cases import random_votes
 from multiguard.certify import Gaussian, certified_size, clopper_pearson_lower
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, curves, make_certificates, mean_interval, paired_differences, radius_grid
-from multiguard.evaluate.intervals import (
+from multiguard.evaluate.curves import (
     TEST_SET_ERROR,
     Bands,
     mean_at_least,

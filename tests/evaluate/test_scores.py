@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from multiguard.certify import Radii, Threshold, TopK, certified_size
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import set_scores
-from multiguard.evaluate.curves import AVERAGINGS
-from multiguard.evaluate.intervals import mean_bands
+from multiguard.evaluate.curves import AVERAGINGS, mean_bands
 from multiguard.evaluate.scores import certified_counts, certified_sizes
 from multiguard.io.records import Rows
 

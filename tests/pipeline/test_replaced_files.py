@@ -13,7 +13,7 @@ from multiguard.attack import outcomes as attack_outcomes
 from multiguard.certify import Gaussian
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, certification, certify_votes, read_attacks
-from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
+from multiguard.evaluate.results import CERTIFICATES_NAME
 from multiguard.smooth.config import PredictConfig
 from multiguard.smooth.predictor import Predictor
 from multiguard.votes import read_votes

@@ -24,7 +24,7 @@ from tests.report.browsing import (
 
 from multiguard.certify import certified_size
 from multiguard.evaluate import set_scores
-from multiguard.evaluate.intervals import most_false
+from multiguard.evaluate.curves import most_false
 from multiguard.io.rounding import percent_value
 from multiguard.report import Study
 from multiguard.report.words import closing_sentence

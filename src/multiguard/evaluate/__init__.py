@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from multiguard.evaluate.curves import (  # not lazily: a function has the name of its module
     Curve,
     curves,
+    mean_interval,
     method_curve,
     paired_differences,
     radius_grid,
@@ -23,12 +24,10 @@ if TYPE_CHECKING:
         read_attacks,
     )
     from multiguard.evaluate.calibration import CalibrateConfig, Calibration, calibrate, read_calibration
-    from multiguard.evaluate.certificate_files import read_certificates, write_certificates
     from multiguard.evaluate.certificates import Certificates
     from multiguard.evaluate.certification import LabelSource, certify_votes, make_certificates
     from multiguard.evaluate.config import CertifyConfig, SweepConfig
-    from multiguard.evaluate.intervals import mean_interval
-    from multiguard.evaluate.results import Results
+    from multiguard.evaluate.results import Results, read_certificates, write_certificates
     from multiguard.evaluate.scores import (
         Averaging,
         LabelScores,
@@ -88,12 +87,10 @@ __getattr__ = lazy_names(
             "read_attacks",
         ],
         "calibration": ["CalibrateConfig", "Calibration", "calibrate", "read_calibration"],
-        "certificate_files": ["read_certificates", "write_certificates"],
         "certificates": ["Certificates"],
         "certification": ["LabelSource", "certify_votes", "make_certificates"],
         "config": ["CertifyConfig", "SweepConfig"],
-        "intervals": ["mean_interval"],
-        "results": ["Results"],
+        "results": ["Results", "read_certificates", "write_certificates"],
         "scores": ["Averaging", "LabelScores", "Scores", "label_scores", "prediction_scores", "set_scores"],
     },
 )

@@ -17,7 +17,7 @@ from multiguard.certify.arguments import Floats, Ints
 from multiguard.certify.noise import NoiseField, as_noise
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.config import CertifyConfig, check_methods
-from multiguard.evaluate.parquet_tables import TableKind
+from multiguard.evaluate.results import TableFile
 from multiguard.io.config import from_tree, to_tree
 from multiguard.io.names import short_repr
 from multiguard.io.records import convert
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # What an attack minimizes: how many labels of L stay in, or (threshold rule) how many others stay out.
 Goal = Literal["in", "out"]
 CLEAN, BEST = "none", "best"
-_KIND = TableKind("attack.parquet", "multiguard-attack", 5, "an attack folder", "attack again")
+_FILE = TableFile("attack.parquet", "multiguard-attack", 5, "an attack folder", "attack again")
 _FOLLOWERS = tuple(f"attack.{kind}" for kind in ("csv", "tex", "png", "svg", "pdf"))  # its table and figure
 
 
@@ -272,7 +272,7 @@ def attack_stage(
     folder: Path, request: Mapping[str, Any] | None = None, *, force: bool = False
 ) -> AbstractContextManager[Path | None]:
     """A private folder for the files of an attack folder; see `staged`."""
-    return staged(folder / _KIND.name, request, kind="an attack", names=_FOLLOWERS, force=force)
+    return staged(folder / _FILE.name, request, kind="an attack", names=_FOLLOWERS, force=force)
 
 
 def stage_attacks(stage: Path, attacks: Attacks) -> None:
@@ -294,7 +294,7 @@ def stage_attacks(stage: Path, attacks: Attacks) -> None:
     ]
     record = {**vars(attacks), "config": to_tree(attacks.config), "noise": str(attacks.noise)}
     del record["images"]
-    _KIND.write(stage, pa.Table.from_pylist(rows, _schema()), {**record, "attacked_with": __version__})
+    _FILE.write(stage, pa.Table.from_pylist(rows, _schema()), {**record, "attacked_with": __version__})
 
 
 def read_attacks(folder: str | Path) -> Attacks:
@@ -304,7 +304,7 @@ def read_attacks(folder: str | Path) -> Attacks:
     Traceback (most recent call last):
     multiguard.errors.DataError: ... is not an attack folder: it has no attack.parquet
     """
-    return _KIND.read(Path(folder), lambda stored, table, _: _parse(stored, table))
+    return _FILE.read(Path(folder), lambda stored, table, _: _parse(stored, table))
 
 
 def _parse(stored: dict[str, Any], table: pa.Table) -> Attacks:

@@ -17,7 +17,7 @@ from multiguard.certify.arguments import Bools, Ints, check_count
 from multiguard.certify.noise import Noise, parse_noise
 from multiguard.certify.rules import Threshold, TopK
 from multiguard.errors import DataError, InvalidInputError, VotesError
-from multiguard.evaluate.intervals import mean_at_least
+from multiguard.evaluate.curves import mean_at_least
 from multiguard.evaluate.risk import Risk
 from multiguard.io.config import Config, Count, Fraction, NotNegative, Positive, Whole, described, from_tree, to_tree
 from multiguard.io.files import read_regular

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from multiguard.certify import Method, Radii, Rule
 from multiguard.certify.arguments import Floats
@@ -179,3 +182,48 @@ def as_array(table: pa.Table, name: str) -> Any:
     if len(chunks) == 1:
         return chunks[0]
     return pa.concat_arrays(chunks) if chunks else pa.array([], table.schema.field(name).type)
+
+
+def check_claims(certificates: Certificates) -> None:
+    """Raises `ValueError` unless the claims have the form in which they are proved.
+
+    Only the form is checked: a forger who knows the formulas can write other radii.
+    """
+    ids = [*certificates.ids, *(failure.image_id for failure in certificates.failures)]
+    if len(set(ids)) < len(ids):
+        raise ValueError("an image appears twice")
+    c, d, draws = len(certificates.label_names), certificates.labels.lengths, np.array(certificates.draws)
+    labels, predicted, hits = certificates.labels, certificates.predicted, certificates.predicted_hits
+    sizes = np.array([certificates.config.rule.sizes(count) for count in range(c + 1)])
+    indices = [each.array.flatten() for each in (labels, predicted, certificates.bare)]
+    missing = any(each.null_count for each in (labels.array, predicted.array, *indices))
+    if missing or any(np.any(each.to_numpy() >= c) for each in indices) or np.any(d > c):
+        raise ValueError("an image has a label that the votes do not have")
+    wrong = (draws < 1) | (draws > (certificates.config.draws or 0)) | (hits.lengths != predicted.lengths)
+    wrong |= _any(hits, ~((hits.values >= 1) & (hits.values <= np.repeat(draws, hits.lengths))))
+    wrong |= _are_wrong(certificates.label_radii, d)
+    for radii in certificates.radii.values():
+        wrong |= _are_wrong(radii, sizes[d], np.greater)
+    for radii in (certificates.false_radii or {}).values():
+        wrong |= _are_wrong(radii, c - d, np.less)
+    if np.any(wrong):
+        name = certificates.ids[int(np.argmax(wrong))]
+        raise ValueError(f"image {name!r}: its claims are not of the form that is proved")
+
+
+def _are_wrong(
+    radii: Rows[Floats], sizes: NDArray[np.int64], disordered: Callable[..., Any] | None = None
+) -> NDArray[np.bool_]:
+    """(images,) whether the number of radii is wrong, one is negative but not -inf, or two are out of order."""
+    values, row = radii.values, np.repeat(np.arange(len(radii)), radii.lengths)
+    bad = ~((values >= 0) | np.isneginf(values))
+    if disordered is not None:
+        bad[1:] |= disordered(values[1:], values[:-1]) & (row[1:] == row[:-1])
+    wrong: NDArray[np.bool_] = radii.lengths != sizes
+    return wrong | _any(radii, bad)
+
+
+def _any(rows: Rows[Any], holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(images,) whether it holds of a value of the row."""
+    found: NDArray[np.bool_] = np.diff(np.concatenate([[0], np.cumsum(holds)])[rows.offsets]) > 0
+    return found

@@ -18,7 +18,7 @@ from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate.certificates import Certificates, Labels, certificates_schema
 from multiguard.evaluate.config import CertifyConfig, SweepConfig, is_one_claim, label_method, set_method
 from multiguard.evaluate.curves import curves, radius_grid
-from multiguard.evaluate.results import Results, plain_provenance
+from multiguard.evaluate.results import Results, kept_results, plain_provenance
 from multiguard.io.config import to_tree
 from multiguard.io.names import unknown_name
 from multiguard.io.records import checksum
@@ -79,8 +79,6 @@ def certify_votes(
     make = partial(_results, config, votes, sweep or SweepConfig(), labels, source, command, progress)
     if out is None:
         return make()
-    from multiguard.evaluate.certificate_files import kept_results
-
     return kept_results(Path(out), certify_request(config, votes, sweep, labels), make, force=force)
 
 

@@ -1,27 +1,67 @@
-"""Certified scores over a grid of radii: one curve for each method, config and averaging."""
+"""Curves of certified scores, one for each method, config and averaging; and what holds of the means in them.
+
+**Test set.** Each image's score s_i is false with probability at most alpha, and the noise of different images is
+independent. So the number of false ones exceeds q with probability at most P(Bin(N, alpha) > q), and without the q
+largest the sum of the s_i is no more than that of the true scores. That costs no further certificate.
+
+**Population.** s_i is at most the true score, or false: its mean exceeds the true mean by at most alpha.
+
+**Means.** For x_1, ..., x_n, independent with values in [0, 1] and a mean of at most m, and 0 < theta < 1,
+
+    K(m) = mean over theta of  prod_i (1 - theta + theta x_i / m)
+
+has mean at most 1, so that it reaches 1/a with probability at most a. K falls as m rises, so with probability at least
+1 - a the mean is no less than the largest m with K(m) >= 1/a. The stakes theta are fixed by n alone, and K does not
+depend on the order of the images. `docs/calibration.md` has the proofs.
+
+A difference of two scores of one image lies in [-1, 1]; (difference + 1) / 2 is bounded in the same way. Images on
+which both agree keep their place in the product, so few discordant images give a narrow interval.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import get_args
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
 from multiguard.certify import Method
-from multiguard.certify.arguments import Floats, check_fraction
+from multiguard.certify.arguments import Floats, Ints, check_fraction
 from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.certificates import Certificates
 from multiguard.evaluate.config import CertifyConfig
-from multiguard.evaluate.intervals import Bands, mean_bands, mean_differences
-from multiguard.evaluate.scores import Averaging, Scores, average_scores, check_radius
+from multiguard.evaluate.scores import Averaging, Counts, Scores, average_scores, check_radius, ratio
 from multiguard.io.names import short_repr
 
 AVERAGINGS: tuple[Averaging, ...] = get_args(Averaging)
 _MOST_RADII = 100_000
+TEST_SET_ERROR = 0.002  # the probability that what is said of all images of a set is false
+_STAKES, _LARGEST_STAKE = 8, 0.99
+_STEPS = 30  # of a bisection, whose safe end is returned
+_ROUNDING = 1e-9  # by which log K must exceed what is needed
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """Mean scores at each radius: what holds of all these images, and of images like these, a random sample.
+
+    The intervals are about the choice of images only, not about the noise draws; the floors are about both.
+    """
+
+    level: float  # the confidence of each interval, and of each floor of the population
+    precision: tuple[Floats, Floats]  # low and high, each (radii,)
+    recall: tuple[Floats, Floats]  # low and high, each (radii,)
+    f1: tuple[Floats, Floats]  # low and high, each (radii,)
+    test_set: tuple[Floats, Floats, Floats]  # floors of the three means over these images, at 1 - TEST_SET_ERROR
+    population: tuple[Floats, Floats, Floats]  # floors of the three means over images like these
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,3 +188,145 @@ def radius_grid(noise: Noise, *, to: float | None = None, step: float | None = N
     if end / stride >= _MOST_RADII:
         raise InvalidInputError(f"steps of {stride} up to {end} are more than {_MOST_RADII:,} radii; take larger steps")
     return np.array([float(stride * index) for index in range(int(end // stride) + 1)])
+
+
+def mean_bands(counts: Iterable[Counts], level: float, alpha: float) -> Bands:
+    """What holds of mean precision, recall and F1 over the images that have labels.
+
+    Args:
+        counts: What is certified of the images, each image with probability 1 - alpha at each radius.
+        level: The confidence of intervals and of the population's floors.
+        alpha: The probability of a false certificate, per image; 0 where nothing is random.
+    """
+    tallies = _tallies(map(_image_scores, counts))
+    precision, recall, f1 = (_interval(*each, level) for each in tallies)
+    tests = [_surely(values, times, alpha) / np.maximum(times.sum(axis=1), 1) for values, times in tallies]
+    means = [np.maximum(_lower(*each, 1 - level) - alpha, 0.0) for each in tallies]
+    return Bands(level, precision, recall, f1, (tests[0], tests[1], tests[2]), (means[0], means[1], means[2]))
+
+
+def surely_staying(counts: Iterable[Counts], alpha: float) -> Floats:
+    """(radii,) with probability at least 1 - TEST_SET_ERROR over all draws, the labels of all images that stay."""
+    ((values, times),) = _tallies([part.floors[..., part.labelled]] for part in counts)
+    return _surely(values, times, alpha)
+
+
+def most_false(images: int, alpha: float) -> int:
+    """With probability at least 1 - TEST_SET_ERROR no more of the images have a false certificate.
+
+    >>> most_false(500, 0.001), most_false(500, 0.0)
+    (3, 0)
+    """
+    more = scipy.special.bdtrc(np.arange(images + 1), images, alpha)
+    return int(np.argmax(more <= TEST_SET_ERROR * (1 - _ROUNDING)))
+
+
+def mean_differences(
+    ours: Iterable[Counts], theirs: Iterable[Counts], level: float
+) -> dict[str, tuple[Floats, Floats, Floats]]:
+    """The mean differences of precision, recall and F1, ours minus theirs, and both ends of their intervals."""
+    apart = (
+        [(mine - other + 1) / 2 for mine, other in zip(_image_scores(one), _image_scores(two), strict=True)]
+        for one, two in zip(ours, theirs, strict=True)
+    )
+    found = (_difference(*each, level) for each in _tallies(apart))
+    return dict(zip(("precision", "recall", "f1"), found, strict=True))
+
+
+def mean_interval(values: Floats, level: float = 0.95) -> tuple[float, float]:
+    """With probability at least `level` over the sample, the mean of the population lies between these two numbers.
+
+    Args:
+        values: (images,) independent values in [0, 1].
+        level: The confidence; each end alone is wrong with probability at most (1 - level) / 2.
+
+    >>> low, high = mean_interval(np.array([1.0, 1.0, 0.5, 1.0] * 25))
+    >>> round(low, 2), round(high, 2)
+    (0.8, 0.93)
+    """
+    low, high = _interval(*_sample(values), level)
+    return float(low[0]), float(high[0])
+
+
+def mean_at_least(values: Floats, confidence: float) -> float:
+    """With probability at least `confidence` over the sample, the mean of the population is no less than this.
+
+    No value of the sample can rise and the bound fall.
+
+    Args:
+        values: (images,) independent values in [0, 1].
+        confidence: The probability.
+
+    >>> round(mean_at_least(np.array([1.0, 1.0, 0.5, 1.0] * 25), 0.95), 2)
+    0.81
+    """
+    return float(_lower(*_sample(values), 1 - check_fraction("confidence", confidence))[0])
+
+
+def _sample(values: Floats) -> tuple[Floats, Ints]:
+    """The different values, and (1, values) how often each is there."""
+    given = np.asarray(values, dtype=np.float64)
+    if given.ndim != 1 or not given.size or not np.all((given >= 0) & (given <= 1)):
+        raise InvalidInputError("values must be a list of at least one number from 0 to 1: the bound is for those only")
+    return _tally(given[None])
+
+
+def _image_scores(part: Counts) -> list[Floats]:
+    """(radii, images) precision, recall and F1 of each image with labels."""
+    return [ratio(*fraction) for fraction in part.fractions("mean")]
+
+
+def _tallies(parts: Iterable[list[Floats]]) -> list[tuple[Floats, Ints]]:
+    """For each score its different values, and (radii, values) how many images have each: few numbers for any n."""
+    merged: list[tuple[Floats, Ints]] = []
+    for part in parts:
+        new = [_tally(values) for values in part]
+        merged = [_merge(*pair) for pair in zip(merged, new, strict=True)] if merged else new
+    return merged
+
+
+def _tally(values: Floats) -> tuple[Floats, Ints]:
+    different, which = np.unique(values, return_inverse=True)
+    rows = np.arange(len(values))[:, None] * len(different) + which.reshape(values.shape)
+    return different, np.bincount(rows.ravel(), minlength=len(values) * len(different)).reshape(len(values), -1)
+
+
+def _merge(one: tuple[Floats, Ints], two: tuple[Floats, Ints]) -> tuple[Floats, Ints]:
+    values = np.union1d(one[0], two[0])
+    times = np.zeros((len(one[1]), len(values)), np.int64)
+    for own, counts in (one, two):
+        times[:, np.searchsorted(values, own)] += counts
+    return values, times
+
+
+def _surely(values: Floats, times: Ints, alpha: float) -> Floats:
+    """(radii,) the sum of the values without those that may be false, the largest."""
+    images = int(times[0].sum())
+    kept = np.minimum(np.cumsum(times, axis=1), images - most_false(images, alpha))
+    return np.asarray(np.diff(kept, axis=1, prepend=0) @ values)
+
+
+def _interval(values: Floats, times: Ints, level: float) -> tuple[Floats, Floats]:
+    """(radii,) both ends, each wrong with probability at most (1 - level) / 2."""
+    error = (1 - check_fraction("level", level)) / 2
+    return _lower(values, times, error), 1 - _lower(1 - values, times, error)
+
+
+def _difference(values: Floats, times: Ints, level: float) -> tuple[Floats, Floats, Floats]:
+    """(radii,) the mean and both ends of 2 x - 1."""
+    low, high = _interval(values, times, level)
+    return 2 * (times @ values) / times.sum(axis=1) - 1, 2 * low - 1, 2 * high - 1
+
+
+def _lower(values: Floats, times: Ints, error: float) -> Floats:
+    """(radii,) the largest m with K(m) >= 1 / error, from below; 0 if there is none."""
+    images = int(times[0].sum())
+    stakes = np.geomspace(min(images**-0.5, _LARGEST_STAKE), _LARGEST_STAKE, _STAKES)[:, None]
+    needed = np.log(_STAKES / error) + _ROUNDING
+    low, high = np.zeros(len(times)), np.ones(len(times))
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        logs = np.log1p(stakes * (values / middle[:, None, None] - 1))
+        wealth = np.logaddexp.reduce(np.einsum("rsv,rv->rs", logs, times), axis=1)
+        low, high = np.where(wealth >= needed, middle, low), np.where(wealth >= needed, high, middle)
+    return low

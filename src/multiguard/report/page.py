@@ -20,8 +20,7 @@ from multiguard.data.sample import Progress
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Certificates, Curve, Results
 from multiguard.evaluate.calibration import NOT_PROMISED, Calibration, Offer
-from multiguard.evaluate.curves import AVERAGINGS
-from multiguard.evaluate.intervals import TEST_SET_ERROR
+from multiguard.evaluate.curves import AVERAGINGS, TEST_SET_ERROR
 from multiguard.evaluate.scores import certified_sizes
 from multiguard.io.files import require_folder, write_atomically
 from multiguard.io.records import decode_json

@@ -14,7 +14,7 @@ from multiguard.certify.arguments import Ints
 from multiguard.evaluate import Attacks, Curve, Results
 from multiguard.evaluate.attacks import BEST
 from multiguard.evaluate.config import is_one_claim
-from multiguard.evaluate.intervals import TEST_SET_ERROR, mean_bands, surely_staying
+from multiguard.evaluate.curves import TEST_SET_ERROR, mean_bands, surely_staying
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import percent, plain, plain_percent
 

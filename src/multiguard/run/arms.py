@@ -8,7 +8,7 @@ from multiguard.certify import Gaussian
 from multiguard.certify.noise import given_noise
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Results, read_certificates
-from multiguard.evaluate.certificate_files import CERTIFICATES_NAME
+from multiguard.evaluate.results import CERTIFICATES_NAME
 from multiguard.io.config import Config, from_tree
 from multiguard.io.files import RECORD_FILE, read_regular
 from multiguard.io.records import decode_json

@@ -17,8 +17,7 @@ from multiguard.evaluate import (
     read_certificates,
 )
 from multiguard.evaluate.calibration import CALIBRATION_NAME, calibration_beside
-from multiguard.evaluate.certificate_files import curves_text
-from multiguard.evaluate.results import plain_provenance
+from multiguard.evaluate.results import curves_text, plain_provenance
 from multiguard.io.names import shorten_names
 from multiguard.models.config import ModelConfig
 from multiguard.verify.config import Check, Progress, VerifyConfig

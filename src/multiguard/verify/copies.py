@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import Results
 from multiguard.evaluate.calibration import Calibration
-from multiguard.evaluate.certificate_files import CURVES_NAME, curves_text
+from multiguard.evaluate.results import CURVES_NAME, curves_text
 from multiguard.io.files import read_regular
 from multiguard.report import Study, report_files, write_tables
 from multiguard.report.page import page_again
