@@ -4,6 +4,7 @@ import base64
 import io
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,9 +75,10 @@ def make_thumbnail(sample: Sample, illustrated: tuple[Noise, float] | None = Non
     pixels = pixels / np.float32(255) if sample.image.dtype == np.uint8 else pixels
     copies = () if illustrated is None else illustrated[0].sample(Illustrator(pixels, illustrated[1], seed))
     # Averaging would hide noise: pixels of perturbed copies are left out, not mixed.
-    uris = [_uri(copy, Image.Resampling.NEAREST) for copy in copies]
-    looks = dict(zip(LOOKS, uris, strict=False))
-    return _uri(pixels, Image.Resampling.LANCZOS), pixels.shape[1], pixels.shape[2], looks
+    kind = "webp" if features.check("webp") else "jpeg"
+    uris = [data_uri(copy, kind, _QUALITY, (_LONGEST_SIDE, Image.Resampling.NEAREST)) for copy in copies]
+    shown = data_uri(pixels, kind, _QUALITY, (_LONGEST_SIDE, Image.Resampling.LANCZOS))
+    return shown, pixels.shape[1], pixels.shape[2], dict(zip(LOOKS, uris, strict=False))
 
 
 class Illustrator:
@@ -126,12 +128,13 @@ class Illustrator:
         return np.where(hit, colours, self._pixels), np.where(kept, self._pixels, _GREY)
 
 
-def _uri(pixels: Floats32, resampling: Image.Resampling) -> str:
-    values = np.round(pixels * 255).clip(0, 255).astype(np.uint8)
-    values = np.broadcast_to(values, (3, *values.shape[1:]))
-    image = Image.fromarray(np.ascontiguousarray(values.transpose(_AXES)))
-    image.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE), resampling)
-    kind = "webp" if features.check("webp") else "jpeg"
+def data_uri(pixels: NDArray[Any], kind: str, quality: int, most: tuple[int, Image.Resampling] | None = None) -> str:
+    """The image (3, height, width) as a data URI, its longest side at `most`; values outside [0, 1] become 0 or 1."""
+    if pixels.dtype != np.uint8:
+        pixels = np.round(pixels * 255).clip(0, 255).astype(np.uint8)
+    image = Image.fromarray(np.ascontiguousarray(np.broadcast_to(pixels, (3, *pixels.shape[1:])).transpose(_AXES)))
+    if most is not None:
+        image.thumbnail((most[0], most[0]), most[1])
     file = io.BytesIO()
-    image.save(file, kind, quality=_QUALITY)
+    image.save(file, kind, quality=quality)
     return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"

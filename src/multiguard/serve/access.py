@@ -3,7 +3,6 @@
 import asyncio
 import socket
 from collections.abc import Iterable
-from email.message import Message as Header
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -18,7 +17,6 @@ from multiguard.serve.config import ServeConfig, is_address
 
 FIRST_REQUEST_SECONDS = 10.0  # for all headers of the first request of a connection
 _UPLOAD_SECONDS = 60.0  # for an upload to arrive
-_FORM = "multipart/form-data"
 _SAFE_METHODS = ("GET", "HEAD")
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -66,7 +64,8 @@ class Access:
     def refusal(self, method: str, headers: Headers) -> str | None:
         """Why a request is refused; None if it is not."""
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or not self._is_ours(hosts[0]):
+        name = _host(f"//{hosts[0]}")[1] if len(hosts) == 1 else ""
+        if name.rstrip(".") not in self._names and not is_address(name):
             return "this server answers to IP addresses, localhost and its own name only; open it by one of these"
         if method in _SAFE_METHODS:
             return None
@@ -74,10 +73,6 @@ class Access:
         if foreign or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             return "this request comes from a page of another site"
         return None
-
-    def _is_ours(self, host: str) -> bool:
-        name = _host(f"//{host}")[1]
-        return name.rstrip(".") in self._names or is_address(name)
 
 
 def own_names() -> tuple[str, ...]:
@@ -96,12 +91,10 @@ def _host(address: str) -> tuple[str, str]:
 
 
 async def read_upload(request: Request, most: int) -> bytes:
-    """The image in the body, or in the first file of a form; it is not too large, and is kept in memory only."""
+    """The image in the body; it is not too large, and is kept in memory only."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not kind.startswith("image/") and kind not in ("application/octet-stream", _FORM):
-        raise HTTPException(
-            415, "send the image file itself as the body, with a Content-Type such as image/jpeg, or in a form"
-        )
+    if not kind.startswith("image/") and kind != "application/octet-stream":
+        raise HTTPException(415, "send the image file itself as the body, with a Content-Type such as image/jpeg")
     too_large = HTTPException(413, f"the upload is larger than the {most:,} bytes allowed; shrink the image")
     length = request.headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()) or int(length) > most:
@@ -117,27 +110,9 @@ async def read_upload(request: Request, most: int) -> bytes:
         raise HTTPException(400, "the upload broke off") from None
     except TimeoutError:
         raise HTTPException(408, f"the upload did not arrive within {_UPLOAD_SECONDS:g} s") from None
-    image = first_file(bytes(content), request.headers["content-type"]) if kind == _FORM else bytes(content)
-    if not image:
-        raise HTTPException(422, "the upload is empty; send the image file as the body, or as the file of a form")
-    return image
-
-
-def first_file(form: bytes, kind: str) -> bytes:
-    r"""The first file of a form (multipart/form-data), whose type names its boundary; empty if there is none.
-
-    >>> body = b'--x\r\nContent-Disposition: form-data; filename="a.png"\r\n\r\nimage\r\n--x--\r\n'
-    >>> first_file(body, "multipart/form-data; boundary=x")
-    b'image'
-    """
-    header = Header()
-    header["Content-Type"] = kind
-    boundary = (header.get_boundary() or "").encode()
-    for part in (b"\r\n" + form).split(b"\r\n--" + boundary)[1:] if boundary else ():
-        head, _, content = part.partition(b"\r\n\r\n")
-        if b"filename=" in head.lower():
-            return content
-    return b""
+    if not content:
+        raise HTTPException(422, "the upload is empty; send the image file as the body")
+    return bytes(content)
 
 
 class Impatient(H11Protocol):

@@ -1,7 +1,5 @@
 """Runs: an image and its draws, kept in memory between the requests about it, and attacks on it."""
 
-import base64
-import io
 import math
 import secrets
 import threading
@@ -12,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from multiguard.attack.config import AttackConfig
 from multiguard.certify import Rule, Threshold, TopK
 from multiguard.certify.wealth import BETTING_CUTS
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate.attacks import evaluated_size
+from multiguard.report.thumbnails import data_uri
 from multiguard.serve.answer import Task
 from multiguard.serve.live_page import slider_radii
 from multiguard.smooth import LivePrediction
@@ -245,13 +243,7 @@ def image_uri(pixels: NDArray[Any], quality: int = _QUALITY) -> str:
     >>> image_uri(np.zeros((3, 2, 2), np.uint8))[:22]
     'data:image/png;base64,'
     """
-    if pixels.dtype != np.uint8:
-        pixels = np.round(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
-    image = Image.fromarray(np.ascontiguousarray(np.broadcast_to(pixels, (3, *pixels.shape[1:])).transpose(1, 2, 0)))
-    kind = "png" if max(image.size) <= _SMALL else "jpeg"
-    file = io.BytesIO()
-    image.save(file, kind, quality=quality)
-    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
+    return data_uri(pixels, "png" if max(pixels.shape[1:]) <= _SMALL else "jpeg", quality)
 
 
 def magnified(delta: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
