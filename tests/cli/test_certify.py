@@ -127,7 +127,9 @@ def test_unlabelled_folder(deployed, votes):
     unlabelled = votes("unlabelled")
     assert unlabelled.ids == ("0.png", "2.png", "4.png", "sub/1.png", "sub/3.png")
     assert (unlabelled.provenance.labelled, unlabelled.provenance.pilot_draws) == (False, 20)
-    assert deployed[1]["unlabelled"].startswith("80 votes and 20 pilot draws on each of 5 images, gaussian:0.5: ")
+    assert deployed[1]["unlabelled"].startswith(
+        "80 votes and 20 pilot draws on each of 5 images, gaussian:0.5, by torch "
+    )
     said = json.loads((deployed[0] / "unlabelled/source.json").read_text())
     assert from_tree(DataConfig, said["data"]).open(label_names=unlabelled.provenance.label_names).ids == [
         *unlabelled.ids
@@ -156,8 +158,8 @@ def test_adaptive_votes(deployed, votes, tmp_path):
     assert set(draws) <= set(STOPS)
     assert len(set(draws)) > 1
     assert adaptive.provenance.stopping["radii"] == (0.1, 0.3)
-    told = f"an average of {np.mean(draws):.1f} votes on each of 6 images, gaussian:0.5: {deployed[0] / 'adaptive'}\n"
-    assert deployed[1]["adaptive"].splitlines(keepends=True)[1] == told
+    told = f"an average of {np.mean(draws):.1f} votes on each of 6 images, gaussian:0.5, by torch float32 on cpu: "
+    assert deployed[1]["adaptive"].splitlines()[1] == f"{told}{deployed[0] / 'adaptive'}"
     out = done("certify", deployed[0] / "adaptive", *TOP_K, "--out", tmp_path / "c")
     assert f"adaptive draws: {np.mean(draws):.1f} per image on average, 300 at most" in out
     assert list(read_certificates(tmp_path / "c").certificates.draws) == draws

@@ -65,7 +65,7 @@ def test_example_outputs(examples):
     """Every example says where its output is."""
     home, said = examples
     assert said["train"].endswith("model: runs/digits\n")
-    assert said["vote"].endswith("60 votes on each of 5 images, gaussian:0.25: runs/votes\n")
+    assert said["vote"].endswith("on each of 5 images, gaussian:0.25, by torch float32 on cpu: runs/votes\n")
     assert said["certify"].endswith("certificates.parquet and curves.csv: runs/certificates\n")
     assert said["report"].endswith("report: runs/report.html\n")
     for name in ("votes/source.json", "certificates/curves.csv", "report.html", "figures", "tables"):
@@ -272,7 +272,7 @@ def test_default_model(examples, monkeypatch):
     monkeypatch.setattr("multiguard.models.spec.DEFAULT_MODEL", str(examples[0] / "runs/digits"))
     code, out, err = command("predict", examples[0] / "digit.png", *SMALL["predict"][2:])
     assert code == 0, err
-    assert f"{examples[0] / 'runs/digits'}, k' = 2, k = 4" in " ".join(out.split())
+    assert f"{examples[0] / 'runs/digits'}, torch float32 on cpu, k' = 2, k = 4" in " ".join(out.split())
     monkeypatch.undo()
     assert f"module:function [{DEFAULT_MODEL}]." in " ".join(command("predict", "--help")[1].split())
 

@@ -50,7 +50,7 @@ def test_trained_noise(place):
 def test_votes_of_bands(place):
     """Every band votes once, without a seed to guess; certificates hold for certain; verify draws them again."""
     said = done("vote", "--model", "bands", *DATA, "--out", "votes")
-    assert "16 votes on each of 3 images, band:4/16: votes" in said
+    assert "16 votes on each of 3 images, band:4/16, by " in said
     assert "note" not in said
     run = read_votes(place / "votes").provenance
     assert (str(run.noise), run.trained_noise, run.draws) == ("band:4/16", "band:4/16", 16)

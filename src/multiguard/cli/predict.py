@@ -169,8 +169,8 @@ def _notes(predictor: "Predictor") -> Iterator[str]:
             f"all radii of an image hold with probability at least 1 - {plain(config.alpha)}."
         )
         yield (
-            f"{predictor.model}; --noise-seed {config.noise_seed} repeats these draws. The sender of an image must not "
-            "know them beforehand."
+            f"{predictor.model}, {predictor.smoother.engine_words}; --noise-seed {config.noise_seed} repeats these "
+            "draws. The sender of an image must not know them beforehand."
         )
         return
     yield _promise(noise, predictor.size, config.alpha)
@@ -180,7 +180,7 @@ def _notes(predictor: "Predictor") -> Iterator[str]:
     )
     if noise.enumerated:
         how = "Every band votes once: there are no draws to choose."
-    yield f"{predictor.model}, {predictor.rule.text}, {noise_text(noise)}. {how}"
+    yield f"{predictor.model}, {predictor.smoother.engine_words}, {predictor.rule.text}, {noise_text(noise)}. {how}"
 
 
 def _promise(noise: "Noise", size: int | None, alpha: float) -> str:

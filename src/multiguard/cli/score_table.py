@@ -14,6 +14,7 @@ from multiguard.evaluate import AttackCurve, Attacks, Certificates, Curve, Resul
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import count, down_to_digits, percent, plain
 from multiguard.report.words import dataset_title
+from multiguard.votes.provenance import engine_words
 
 _COLUMNS = 7
 _RADIUS_DIGITS = 4
@@ -62,6 +63,7 @@ def _heading(written: Results, curve: Curve) -> list[str]:
         f"{curve.scores.images} images of {dataset_title(written.provenance)}",
         f"{rule}{error}, {noise_text(certificates.noise)}; means over images",
         certificates.noise.unit_words,
+        f"votes by {engine_words(*(written.provenance[name] for name in ('device', 'precision', 'compiled')))}",
     ]
     if exact:
         lines.append("every band votes, so nothing is random: these are proofs without exception")

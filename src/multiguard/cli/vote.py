@@ -62,6 +62,7 @@ def vote_command(
     """
     from multiguard.io.files import check_content
     from multiguard.smooth import vote as votes_of
+    from multiguard.votes.provenance import engine_words
 
     named, goal = named_noise(noise.sigma, noise.noise), _target(vote, target)
     if dry_run:
@@ -78,7 +79,8 @@ def vote_command(
     run = votes.provenance
     draws = f"an average of {votes_of.mean_draws(votes):.1f} votes" if votes.adaptive else f"{run.draws} votes"
     pilot = f" and {run.pilot_draws} pilot draws" if run.pilot_draws else ""
-    echo(f"{draws}{pilot} on each of {len(votes)} images, {run.noise}: {out}")
+    engine = engine_words(run.device, run.precision, run.compiled)
+    echo(f"{draws}{pilot} on each of {len(votes)} images, {run.noise}, by {engine}: {out}")
     return None
 
 

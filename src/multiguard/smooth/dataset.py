@@ -434,17 +434,15 @@ def _check_pixels(sample: Sample) -> None:
         )
 
 
+_LIBRARIES = ("numpy", "timm", "transformers", "onnxruntime")
+
+
 def execution(smoother: Smoother) -> dict[str, Any]:
     """How and where the classifier runs, by the names of `Provenance`."""
-    settings, libraries = smoother.settings, ["numpy", "timm", "transformers", "onnxruntime"]
-    if smoother.classifier.takes == "tensors":
-        from multiguard.smooth.torch_engine import torch_execution
-
-        machine, libraries = torch_execution(settings.device), ["torch", *libraries]
-    else:
-        engine = getattr(smoother.classifier.network, "engine", "arrays")
-        machine = {"tf32_matmul": False, "tf32_convolution": False, "device": f"cpu {platform.machine()}, {engine}"}
-        libraries += [engine] if engine == "openvino" else []
+    settings, in_tensors = smoother.settings, smoother.classifier.takes == "tensors"
+    machine, libraries = smoother.machine, [*(["torch"] if in_tensors else []), *_LIBRARIES]
+    if machine["device"].endswith(", openvino"):
+        libraries.append("openvino")
     found = {name: str(sys.modules[name].__version__) for name in libraries if name in sys.modules}
     versions = {"multiguard": __version__, "python": platform.python_version(), **found}
     return {**vars(settings), "rule": settings.rule_name, **machine, "versions": versions}

@@ -1,5 +1,6 @@
 """The smoothed classifier g around a base classifier f: votes by Monte Carlo, and prediction."""
 
+import platform
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,6 +42,7 @@ from multiguard.smooth.stream import (
     check_draws,
     whole_number,
 )
+from multiguard.votes.provenance import engine_words
 from multiguard.votes.types import DrawVotes, LabelSets, as_array, packed_width, vote_dtype
 
 if TYPE_CHECKING:
@@ -140,6 +142,23 @@ class Smoother:
             if self._engine is None:
                 self._engine = make_engine(self.classifier, self.settings)
             return self._engine
+
+    @property
+    def machine(self) -> dict[str, Any]:
+        """Where and by what the classifier runs, by the names of `Provenance`."""
+        if self.classifier.takes == "tensors":
+            from multiguard.smooth.torch_engine import torch_execution
+
+            return torch_execution(self.settings.device)
+        engine = getattr(self.classifier.network, "engine", "arrays")
+        return {"device": f"cpu {platform.machine()}, {engine}", "tf32_matmul": False, "tf32_convolution": False}
+
+    @property
+    def engine_words(self) -> str:
+        """What runs the classifier, such as "onnxruntime float32, 2 threads"."""
+        words = engine_words(self.machine["device"], self.settings.precision, self.settings.compiled)
+        lanes = getattr(self.classifier.network, "lanes", 1)
+        return words if lanes == 1 else f"{words}, {lanes} threads"
 
     def _placed(self, classifier: Classifier) -> Classifier:
         """The classifier in evaluation mode, on its device."""

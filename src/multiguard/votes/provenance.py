@@ -108,6 +108,19 @@ class Provenance:
         return [f.name for f in fields(self) if getattr(self, f.name) != getattr(other, f.name)]
 
 
+def engine_words(device: str, precision: str, compiled: bool) -> str:
+    """What runs a classifier, from what votes record of it.
+
+    >>> engine_words("cpu x86_64, onnxruntime", "float32", False), engine_words("NVIDIA H200", "bfloat16", True)
+    ('onnxruntime float32', 'compiled torch bfloat16 on NVIDIA H200')
+    """
+    machine, _, library = device.partition(", ")
+    if library:
+        return f"{library.replace('arrays', 'NumPy')} {precision}"
+    on = "cpu" if machine.startswith("cpu ") else machine
+    return f"{'compiled ' if compiled else ''}torch {precision} on {on}"
+
+
 def _as_read_back(name: str, value: Any) -> Any:
     """The value as it is read back: floats where integers were given, and tuples, which JSON turns into lists."""
     if isinstance(value, Mapping):
