@@ -3,9 +3,10 @@
   how-it-works.svg   a photo, noisy copies of it, their votes, and what these prove
   attack-fails.svg   a photo, a perturbation that an attack found, and the labels that stay
   serve.gif          the live page, from a photo to the end of an attack; needs playwright and a chromium
+  README.md          what `multiguard predict coffee.jpg` prints
 
 Every file holds the hashes of the model and of the code that drew it, and `tests/docs/test_page_pictures.py` fails when
-one of them is another. All three take about two minutes on two cores.
+one of them is another. They take about two minutes on two cores.
 """
 
 import argparse
@@ -41,12 +42,18 @@ CODE = {
     "how-it-works.svg": (),
     "attack-fails.svg": (),
     "serve.gif": ("serve.html", "serve.css", "claims.js", "attack.js"),
+    "README.md": (),
 }
 STAMP = re.compile(r"model (?P<name>\S+) (?P<weights>\w{16}), code (?P<code>\w{16})")
 RULE, PILOT, SEED = TopK(k=5, k_prime=3), 100, 1
 INK, QUIET, ACCENT, WASH, PAPER = "#1a1c1f", "#5a6068", "#0a6aa6", "#e6eff5", "#fbfaf7"
 _FRAME, _ATTACKED = (800, 680), 0.25  # pixels of the animation; the radius of the attack in it
 Pixels = NDArray[Any]
+
+
+def path(picture: str) -> Path:
+    """Where a picture is."""
+    return ROOT / picture if picture == "README.md" else IMAGES / picture
 
 
 def stamp(picture: str, model: str) -> str:
@@ -57,14 +64,14 @@ def stamp(picture: str, model: str) -> str:
 
 def main() -> None:
     """Draw them."""
-    draw: dict[str, Callable[[str], bytes]] = dict(zip(CODE, (how_it_works, attack_fails, serve), strict=True))
+    draw: dict[str, Callable[[str], bytes]] = dict(zip(CODE, (how_it_works, attack_fails, serve, readme), strict=True))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", default=DEFAULT_MODEL, help="a built-in model")
     parser.add_argument("--only", nargs="+", choices=draw, default=tuple(draw), metavar="NAME")
     options = parser.parse_args()
     for name in options.only:
         content = draw[name](options.model)
-        (IMAGES / name).write_bytes(content)
+        path(name).write_bytes(content)
         print(f"{name}: {len(content) / 1000:.0f} kB", flush=True)
 
 
@@ -202,6 +209,22 @@ def serve(model: str) -> bytes:
         frames = list(_filmed(page))
         browser.close()
     return _gif(frames, stamp("serve.gif", model))
+
+
+def readme(model: str) -> bytes:
+    """The page with what the command prints for the coffee, with the same noise each time."""
+    words = [
+        "predict",
+        "coffee.jpg",
+        "--noise-seed",
+        str(SEED),
+        *([] if model == DEFAULT_MODEL else ["--model", model]),
+    ]
+    command = [sys.executable, "-m", "multiguard", *words]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.rstrip()
+    block = f"<!-- predict: {stamp('README.md', model)} -->\n```console\n$ multiguard {' '.join(words)}\n{said}\n```\n"
+    text = path("README.md").read_text(encoding="utf-8")
+    return re.sub(r"<!-- predict.*?(?=<!-- end: predict)", lambda _: block, text, flags=re.DOTALL).encode()
 
 
 @contextmanager
