@@ -36,7 +36,7 @@ def forecast(votes, labels, rule, sigma, **options) -> list[Outlook]:
 def test_arguments() -> None:
     """Arguments out of range raise an error."""
     options = {**TOP_K, "draws": 100, "forecast_margin": 1.0, "radii": [0.2]}
-    for change, says in (({"radii": []}, "one or more"), ({"alpha": 0.0}, "alpha"), ({"rule": TopK(11, 1)}, "k must")):
+    for change, says in (({"radii": []}, "at least one"), ({"alpha": 0.0}, "alpha"), ({"rule": TopK(11, 1)}, "k must")):
         with pytest.raises(InvalidInputError, match=says):
             settled_by_betting([np.tile([0, 1], (50, 1))], [[0]], **options | change)
 

@@ -84,7 +84,7 @@ def test_images_alone(tmp_path, kind) -> None:
     methods = methods_of(votes)
     found = make_certificates(config_of(votes).replace(methods=tuple(methods)), votes, labels=source_of(votes))
     config, labelled = found.config, votes.provenance.labelled
-    assert (found.rule_name, found.methods, found.labelled) == (votes.rule, methods, labelled)
+    assert (found.config.rule.name, found.methods, found.labelled) == (votes.rule, methods, labelled)
     assert (found.ids, found.noise, config.draws) == (votes.ids, Gaussian(0.5), 200)
     assert found.draws == ((40, 100, 200) * 3 if votes.adaptive else (200,) * 9)
     assert (found.false_radii is None) == (votes.rule == "top-k")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 from tests.certify.cases import Bands
-from tests.evaluate.votes_cases import THRESHOLD, stored_rows
+from tests.evaluate.votes_cases import THRESHOLD, set_radii, stored_rows
 from tests.votes.vote_runs import provenance
 
 from multiguard.certify import Threshold
@@ -43,7 +43,7 @@ def false_images(votes, alpha: float, method: str, source: str = "truth") -> int
     """In how many images any certified score, at any radius, is above what can really happen."""
     found = make_certificates(CertifyConfig(threshold=T, alpha=alpha, methods=(method,)), votes, labels=source)
     wrong = claimed = 0
-    for model, labels, proved in zip(classifiers(), found.labels, found.set_radii(method), strict=True):
+    for model, labels, proved in zip(classifiers(), found.labels, set_radii(found, method), strict=True):
         if not labels:
             continue
         scores = set_scores([proved], Threshold(T), num_true=[len(labels)], radius=GRID)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.evaluate.votes_cases import random_votes
+from tests.evaluate.votes_cases import random_votes, set_radii
 
 from multiguard.certify import BandAblation, Gaussian, PixelAblation, TopK, Uniform
 from multiguard.errors import InvalidInputError
@@ -35,7 +35,7 @@ def test_averagings(certified) -> None:
     ]  # fmt: skip
     for curve in found:
         expected = set_scores(
-            certified.set_radii(curve.method),
+            set_radii(certified, curve.method),
             TopK(3, 2),
             num_true=[len(true) for true in certified.labels],
             radius=grid,

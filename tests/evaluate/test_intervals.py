@@ -7,7 +7,7 @@ from tests.evaluate.votes_cases import random_votes
 
 from multiguard.certify import Gaussian, certified_size, clopper_pearson_lower
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import CertifyConfig, curves, make_certificates, mean_interval, paired_differences, radius_grid
+from multiguard.evaluate import CertifyConfig, curves, make_certificates, paired_differences, radius_grid
 from multiguard.evaluate.curves import (
     TEST_SET_ERROR,
     Bands,
@@ -17,6 +17,14 @@ from multiguard.evaluate.curves import (
     surely_staying,
 )
 from multiguard.evaluate.scores import Counts
+
+
+def mean_interval(values, level=0.95) -> tuple[float, float]:
+    """Both ends, each wrong with half of what the level leaves."""
+    error = (1 - level) / 2
+    given = np.asarray(values, np.float64)
+    return mean_at_least(given, 1 - error), 1 - mean_at_least(1 - given, 1 - error)
+
 
 GRID = radius_grid(Gaussian(0.5), step=0.25)
 

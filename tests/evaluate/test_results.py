@@ -5,6 +5,7 @@ import builtins
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from tests.evaluate.votes_cases import set_radii
 from tests.report.studies import make_run
 
 from multiguard import MultiGuardError, Threshold, TopK, read_certificates
@@ -36,7 +37,7 @@ def test_scores(results, method, averaging):
     proved = results.certificates
     num_true = [len(own) for own in proved.labels]
     expected = set_scores(
-        proved.set_radii(method), proved.config.rule, num_true=num_true, radius=RADII, averaging=averaging
+        set_radii(proved, method), proved.config.rule, num_true=num_true, radius=RADII, averaging=averaging
     )
     for name in ("recall", "precision", "f1"):
         score = getattr(results, name)
@@ -74,7 +75,7 @@ def test_plot(kind, score, request):
     axes = Figure().subplots()
     assert results.plot(axes, score=score) is axes
     assert len(axes.lines) == len(results.certificates.methods)
-    falls = np.concatenate([radii.row for radii in results.certificates.set_radii("joint")])
+    falls = np.concatenate([radii.row for radii in set_radii(results.certificates, "joint")])
     falls = falls[np.isfinite(falls)]
     last = axes.lines[0].get_xdata()[-1]
     for radius in (*falls, *np.nextafter(falls, np.inf), *np.linspace(0, last, 50)):

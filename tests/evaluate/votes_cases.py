@@ -8,7 +8,7 @@ import pyarrow as pa
 from tests.certify.cases import random_ranked, random_sets
 from tests.votes.vote_runs import provenance
 
-from multiguard.certify import Gaussian
+from multiguard.certify import Gaussian, Radii
 from multiguard.errors import ImageFailure
 from multiguard.evaluate import Certificates, CertifyConfig, Curve, LabelSource
 from multiguard.io.records import Rows
@@ -105,6 +105,12 @@ def config_of(votes: Votes, **changes) -> CertifyConfig:
     """A config that fits these votes."""
     rule = {"threshold": 0.4} if votes.rule == "threshold" else {"k": 3, "k_prime": 2}
     return CertifyConfig(**{**rule, "alpha": 0.01, **changes})
+
+
+def set_radii(certificates: Certificates, method: str) -> list[Radii]:
+    """For each image what this method proves of L as a set."""
+    true, false = certificates.radii[method], certificates.false_radii
+    return [Radii(*each) for each in zip(true, [None] * len(true) if false is None else false[method], strict=True)]
 
 
 def source_of(votes: Votes) -> LabelSource:

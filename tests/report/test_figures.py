@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.cbook import STEP_LOOKUP_MAP
 from PIL import Image
+from tests.evaluate.votes_cases import set_radii
 from tests.report.studies import LABELS, by_key, figure_text, make_run
 
 from multiguard.evaluate import set_scores
@@ -74,7 +75,7 @@ def test_staircase(kind: str, request) -> None:
         figure = family_figure(study, family)
     for axes, measure in zip(figure.axes, family.measures, strict=True):
         for line, method in zip(axes.lines, certificates.methods, strict=True):
-            radii = certificates.set_radii(method)
+            radii = set_radii(certificates, method)
             exact = set_scores(radii, certificates.config.rule, num_true=num_true, radius=radius)
             proved = measure.on_axis(getattr(exact, measure.key))
             gap = (proved - drawn_values(line, radius)) * (1 if measure.is_fraction else -1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tests.evaluate.votes_cases import set_radii
 from tests.report.browsing import (
     COLUMNS,
     cards,
@@ -67,7 +68,7 @@ def test_staircase(study: Study, path: Path, opened, averaging: str) -> None:
         for line in chart["lines"]:
             radius, shown = np.array(line["points"]).T
             proved = set_scores(
-                certificates.set_radii(names[line["name"]]),
+                set_radii(certificates, names[line["name"]]),
                 certificates.config.rule,
                 radius=np.clip(radius - 0.02 * across, 0, None),
                 **options,

@@ -6,7 +6,7 @@ The axes of arrays: images, draws, labels (c), true labels (d), sizes (e), terms
 import math
 import numbers
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -69,11 +69,11 @@ def check_forecast_margin(forecast_margin: float) -> float:
     return float(forecast_margin)
 
 
-def check_radii(radii: Sequence[float]) -> Floats:
-    """The requested radii, if there is at least one and none is negative."""
+def check_radii(radii: ArrayLike, name: str = "radii") -> Floats:
+    """(radii,) the requested radii, if there is at least one and none is negative."""
     requested = np.asarray(radii, dtype=np.float64)
     if requested.ndim != 1 or requested.size == 0 or not np.all((requested >= 0) & np.isfinite(requested)):
-        raise InvalidInputError(f"radii must be one or more finite numbers, none negative, got {radii!r}")
+        raise InvalidInputError(f"{name} must be a list of at least one finite number, none negative, got {radii!r}")
     return requested
 
 

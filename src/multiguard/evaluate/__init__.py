@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from multiguard.evaluate.curves import (  # not lazily: a function has the name of its module
     Curve,
     curves,
-    mean_interval,
     method_curve,
     paired_differences,
     radius_grid,
@@ -61,7 +60,6 @@ __all__ = [
     "evaluated_size",
     "label_scores",
     "make_certificates",
-    "mean_interval",
     "method_curve",
     "paired_differences",
     "prediction_scores",

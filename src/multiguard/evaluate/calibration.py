@@ -163,10 +163,9 @@ class Calibration(Config, frozen=True):
             hits: (c,) in how many of the `draws` draws the model returned each label among its top k'.
         """
         given = np.asarray(hits)
-        if given.shape != (self.num_labels,) or given.dtype.kind not in "iu":
-            raise InvalidInputError(f"hits must be {self.num_labels} whole numbers, one per label; got {given.shape}")
-        if given.min() < 0 or given.max() > self.draws:
-            raise InvalidInputError(f"hits must lie between 0 and {self.draws}, the number of draws")
+        whole = given.shape == (self.num_labels,) and given.dtype.kind in "iu"
+        if not whole or given.min() < 0 or given.max() > self.draws:
+            raise InvalidInputError(f"hits must be {self.num_labels} whole numbers, one per label, 0 to {self.draws}")
         order = np.argsort(-given.astype(np.int64), kind="stable")
         return tuple(int(label) for label in order if given[label] >= self.least_hits)
 
@@ -177,7 +176,12 @@ class Calibration(Config, frozen=True):
         sure = f", with {plain_percent(config.confidence)} % confidence" if config.confidence is not None else ""
         attack = f", even under {allowed}" if config.radius else " that is not attacked"
         words = f"On average the returned labels hold at least {plain_percent(config.recall)} % of the true labels"
-        return f"{words} of an image{attack}{sure}{self._wrong_words}."
+        wrong = ""
+        if self.wrong is not None:
+            alone = self.wrong_confidence if config.wrong is None else None
+            seen = f"with {plain_percent(alone)} % confidence " if alone is not None else ""
+            wrong = f"; {seen}at most {round_up(self.wrong, 2)} of them are wrong on average"
+        return f"{words} of an image{attack}{sure}{wrong}."
 
     @property
     def how(self) -> str:
@@ -197,14 +201,6 @@ class Calibration(Config, frozen=True):
             f"Without attack, {self.test_images} other images get {round_up(self.returned, 1)} labels on average, "
             f"which hold {percent(self.achieved)} of their true ones."
         )
-
-    @property
-    def _wrong_words(self) -> str:
-        if self.wrong is None:
-            return ""
-        alone = self.wrong_confidence if self.config.wrong is None else None
-        sure = f"with {plain_percent(alone)} % confidence " if alone is not None else ""
-        return f"; {sure}at most {round_up(self.wrong, 2)} of them are wrong on average"
 
 
 def calibrate(
@@ -301,21 +297,15 @@ class Part:
         """The fraction of labels that is missed at most, on average over new images."""
         missed = self.risk.missed(self.hits[self.labelled], self.true[self.labelled], least)
         if confidence is None:
-            mean = (float(np.sum(missed)) + 1) / (len(missed) + 1)
-        else:
-            mean = 1 - mean_at_least(1 - missed, confidence)
-        return mean + self.risk.gap
+            return (float(np.sum(missed)) + 1) / (len(missed) + 1) + self.risk.gap
+        return 1 - mean_at_least(1 - missed, confidence) + self.risk.gap
 
     def most_hits(self, loss: float, confidence: float | None) -> int:
         """The most hits that a label may need; 0, so that all labels are returned, if there is none.
 
         What is missed rises with the hits for every image, and both bounds of its mean rise with it.
         """
-        low, high = 0, self.risk.draws + 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.loss(middle, confidence) <= loss else (low, middle)
-        return low
+        return _last(lambda least: self.loss(least, confidence) <= loss, self.risk.draws + 1)
 
     def wrong(self, least: int, confidence: float | None) -> float:
         """The wrong labels at most, on average over new images; without a confidence over these images."""
@@ -333,6 +323,19 @@ class Part:
         """Labels returned without attack and wrong ones under it, on average; first whether nothing is promised."""
         least = self.most_hits(loss, None)
         return least == 0, self.loss(1, None) if least == 0 else self.returned(least) + self.wrong(least, None)
+
+    def at(self, noise: Noise, radius: float) -> Part:
+        """The same images under another attack."""
+        return replace(self, risk=Risk(self.risk.votes_draws, self.risk.draws, noise, radius))
+
+
+def _last(holds: Callable[[int], bool], end: int) -> int:
+    """The last number below `end` for which it holds, if it holds up to one and for none after it; 0 is not asked."""
+    low, high = 0, end
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
 
 
 def _calibrate(
@@ -408,8 +411,7 @@ def _fresh_draws(config: CalibrateConfig, votes: Sequence[Votes]) -> int:
 def _offers(config: CalibrateConfig, own: Part, test: Part, noise: Noise) -> Iterator[Offer]:
     """What the images that set and test can promise at other radii and recalls, as the config's promise is made."""
     for radius in sorted({0.0, *noise.default_radii, config.radius}):
-        risk = Risk(own.risk.votes_draws, own.risk.draws, noise, radius)
-        setting, testing = replace(own, risk=risk), replace(test, risk=risk)
+        setting, testing = own.at(noise, radius), test.at(noise, radius)
         for recall in sorted({*_OFFERED, config.recall}):
             if least := setting.most_hits(1 - recall, config.confidence):
                 wrong = testing.wrong(least, _TEST_CONFIDENCE)
@@ -465,18 +467,12 @@ def _instead(config: CalibrateConfig, part: Part, confidence: float | None, nois
         )
     possible = int(100 * (1 - part.loss(1, confidence)))
     step, end = (float(each) for each in noise.default_grid)
-    radii = [step * place for place in range(int(min(end, config.radius) / step) + 1)]
-
-    def holds(radius: float) -> bool:
-        risk = Risk(part.risk.votes_draws, part.risk.draws, noise, radius)
-        return replace(part, risk=risk).loss(1, confidence) <= loss
-
-    low, high = -1, len(radii)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds(radii[middle]) else (low, middle)
+    most = int(min(end, config.radius) / step) + 1
+    # The place of a radius on the grid, from 1 on; 0 is none.
+    place = _last(lambda place: part.at(noise, step * (place - 1)).loss(1, confidence) <= loss, most + 1)
     offers = [f"{possible} % at this radius"] if possible > 0 else []
-    offers += [f"{plain_percent(config.recall)} % up to R = {plain(round(radii[low], 9))}"] if low >= 0 else []
+    if place:
+        offers.append(f"{plain_percent(config.recall)} % up to R = {plain(round(step * (place - 1), 9))}")
     instead = f"these {images} calibration images can promise {' or '.join(offers)}" if offers else "take more images"
     return (
         f"recall: only the set of all labels would keep {wanted}, so nothing is promised; {instead} (to choose from "

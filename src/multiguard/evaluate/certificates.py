@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from multiguard.certify import Method, Radii, Rule
-from multiguard.certify.arguments import Floats
+from multiguard.certify import Method, Rule
+from multiguard.certify.arguments import Bools, Floats, Ints
 from multiguard.certify.noise import Noise
-from multiguard.certify.rules import RuleName
 from multiguard.errors import ImageFailure
 from multiguard.evaluate.config import CertifyConfig
 from multiguard.evaluate.scores import Counts, certified_counts
@@ -23,7 +21,15 @@ from multiguard.io.records import Rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T = TypeVar("T")
 Labels = tuple[int, ...]
+
+
+class _Column(cached_property[Rows[T]]):
+    """A column of the table."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(lambda certificates: Rows(certificates.table.column(name).combine_chunks()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,15 +63,21 @@ class Certificates:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
-    @cached_property
-    def ids(self) -> Rows[str]:
-        """The ids of the images that were voted on."""
-        return Rows(as_array(self.table, "id"))
+    # What the votes were of, and what is proved of L; each is a row per image.
+    ids = _Column[str]("id")  # of the images that were voted on
+    labels = _Column[Labels]("labels")  # the indices of L, d of them; chosen ones most hits first
+    label_radii = _Column[Floats]("label_radii")  # in this order: up to which each alone is returned, among all labels
+    # What the smoothed classifier would return if the certifying draws were all, most hits first: no claim.
+    predicted = _Column[Labels]("predicted")
+    predicted_hits = _Column[tuple[int, ...]]("predicted_hits")  # the hit count of each predicted label
+    # What the classifier returns without noise, as many labels as the smoothed one; None if unknown.
+    bare = _Column[Labels | None]("bare")
+    image_hashes = _Column[str | None]("image_sha256")  # the `image_hash` of what was voted on; None if unknown
 
     @cached_property
-    def labels(self) -> Rows[Labels]:
-        """For each image the indices of L, d of them; chosen ones most hits first."""
-        return Rows(as_array(self.table, "labels"))
+    def draws(self) -> tuple[int, ...]:
+        """How many draws certify each image; all alike unless the run was adaptive."""
+        return tuple(self.table.column("draws").to_numpy().tolist())
 
     @cached_property
     def radii(self) -> dict[Method, Rows[Floats]]:
@@ -81,56 +93,12 @@ class Certificates:
 
         They hold together with `radii`; None for the top-k rule, where at most k - e are returned.
         """
-        return self._by_method("false_radii") if "false_radii" in self.table.column_names else None
-
-    @cached_property
-    def label_radii(self) -> Rows[Floats]:
-        """For each image and label of L, in the order of `labels`, the radius up to which it alone is returned.
-
-        For the top-k rule that is against all other labels (method joint, for adaptive votes betting).
-        """
-        return Rows(as_array(self.table, "label_radii"))
-
-    @cached_property
-    def predicted(self) -> Rows[Labels]:
-        """What the smoothed classifier would return if the certifying draws were all: an estimate, not a claim.
-
-        Most hits come first, ties by index.
-        """
-        return Rows(as_array(self.table, "predicted"))
-
-    @cached_property
-    def predicted_hits(self) -> Rows[tuple[int, ...]]:
-        """The hit count of each predicted label."""
-        return Rows(as_array(self.table, "predicted_hits"))
-
-    @cached_property
-    def bare(self) -> Rows[Labels | None]:
-        """The labels that the base classifier returns without noise, as many as the smoothed one; None if unknown.
-
-        It is what the classifier was before smoothing, not a claim.
-        """
-        return Rows(as_array(self.table, "bare"))
-
-    @cached_property
-    def draws(self) -> tuple[int, ...]:
-        """How many draws certify each image; all alike unless the run was adaptive."""
-        return tuple(as_array(self.table, "draws").to_pylist())
-
-    @cached_property
-    def image_hashes(self) -> Rows[str | None]:
-        """The `image_hash` of the pixels that were voted on; None where the votes do not have it."""
-        return Rows(as_array(self.table, "image_sha256"))
+        return self._by_method("false_radii") if self.config.rule.has_ceilings else None
 
     @property
     def methods(self) -> tuple[Method, ...]:
         """The methods that the radii were proved with."""
         return self.config.methods
-
-    @property
-    def rule_name(self) -> RuleName:
-        """The rule that is certified, "top-k" or "threshold"."""
-        return self.config.rule.name
 
     @property
     def alpha(self) -> float:
@@ -143,19 +111,13 @@ class Certificates:
         chosen = [positions[image_id] for image_id in ids]
         return replace(self, table=self.table.take(chosen), failures=())
 
-    def set_radii(self, method: Method) -> list[Radii]:
-        """For each image what this method proves of L as a set."""
-        true = self.radii[method]
-        false = [None] * len(true) if self.false_radii is None else self.false_radii[method]
-        return [Radii(*each) for each in zip(true, false, strict=True)]
-
     def counts(self, method: Method, radius: Floats) -> Iterator[Counts]:
         """What this method certifies of each image at these radii, some images at a time."""
         false = None if self.false_radii is None else self.false_radii[method]
         return certified_counts(self.radii[method], false, self.labels.lengths, self.config.rule, radius)
 
     def _by_method(self, name: str) -> dict[Method, Rows[Floats]]:
-        structure = as_array(self.table, name)
+        structure: Any = self.table.column(name).combine_chunks()
         return {method: Rows(structure.field(method)) for method in self.methods}
 
 
@@ -165,23 +127,19 @@ def certificates_schema(methods: Sequence[Method], rule: Rule) -> pa.Schema:
 
     numbers, labels, counts = (pa.large_list(kind()) for kind in (pa.float64, pa.uint16, pa.int64))
     by_method = pa.struct([(method, numbers) for method in methods])
-    ceilings = [("false_radii", by_method)] if rule.has_ceilings else []
-    columns: list[tuple[str, pa.DataType]] = [
-        *(("id", pa.string()), ("labels", labels), ("radii", by_method), *ceilings, ("label_radii", numbers)),
-        *(("predicted", labels), ("predicted_hits", counts), ("draws", pa.int64())),
-        *(("image_sha256", pa.string()), ("bare", labels)),
-    ]
-    return pa.schema(columns)
-
-
-def as_array(table: pa.Table, name: str) -> Any:
-    """A column as one array."""
-    import pyarrow as pa
-
-    chunks = table.column(name).chunks
-    if len(chunks) == 1:
-        return chunks[0]
-    return pa.concat_arrays(chunks) if chunks else pa.array([], table.schema.field(name).type)
+    columns = {
+        "id": pa.string(),
+        "labels": labels,
+        "radii": by_method,
+        **({"false_radii": by_method} if rule.has_ceilings else {}),
+        "label_radii": numbers,
+        "predicted": labels,
+        "predicted_hits": counts,
+        "draws": pa.int64(),
+        "image_sha256": pa.string(),
+        "bare": labels,
+    }
+    return pa.schema(columns.items())
 
 
 def check_claims(certificates: Certificates) -> None:
@@ -211,19 +169,15 @@ def check_claims(certificates: Certificates) -> None:
         raise ValueError(f"image {name!r}: its claims are not of the form that is proved")
 
 
-def _are_wrong(
-    radii: Rows[Floats], sizes: NDArray[np.int64], disordered: Callable[..., Any] | None = None
-) -> NDArray[np.bool_]:
+def _are_wrong(radii: Rows[Floats], sizes: Ints, disordered: Callable[..., Any] | None = None) -> Bools:
     """(images,) whether the number of radii is wrong, one is negative but not -inf, or two are out of order."""
     values, row = radii.values, np.repeat(np.arange(len(radii)), radii.lengths)
     bad = ~((values >= 0) | np.isneginf(values))
     if disordered is not None:
         bad[1:] |= disordered(values[1:], values[:-1]) & (row[1:] == row[:-1])
-    wrong: NDArray[np.bool_] = radii.lengths != sizes
-    return wrong | _any(radii, bad)
+    return np.asarray((radii.lengths != sizes) | _any(radii, bad))
 
 
-def _any(rows: Rows[Any], holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _any(rows: Rows[Any], holds: Bools) -> Bools:
     """(images,) whether it holds of a value of the row."""
-    found: NDArray[np.bool_] = np.diff(np.concatenate([[0], np.cumsum(holds)])[rows.offsets]) > 0
-    return found
+    return np.asarray(np.diff(np.concatenate([[0], np.cumsum(holds)])[rows.offsets]) > 0)

@@ -27,7 +27,7 @@ from multiguard.version import __version__
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from multiguard.votes import DrawVotes, Provenance, VoteRow, Votes
+    from multiguard.votes import Provenance, VoteRow, Votes
 
 LabelSource = Literal["truth", "pilot"]
 Progress = Callable[[str, int, int], None]  # what is being done, how much of it is done, and how much there is
@@ -109,27 +109,20 @@ def make_certificates(
     >>> make_certificates(CertifyConfig(k=10, k_prime=3), read_votes(folder)).methods  # the votes of 5 images
     ('joint',)
     """
-    configs = [config.resolve(votes.provenance)]
-    return certify_configs(configs, votes, labels, per_unit(progress, len(votes)))[0]
+    return _certify([config.resolve(votes.provenance)], votes, labels, progress)[0]
 
 
-def certify_configs(
-    configs: Sequence[CertifyConfig],
-    votes: Votes,
-    source: LabelSource,
-    progress: Callable[[int, int], None] | None,
-    *,
-    sets_only: bool = False,
+def _certify(
+    configs: Sequence[CertifyConfig], votes: Votes, source: LabelSource, progress: Callable[[int, int], None] | None
 ) -> list[Certificates]:
-    """The promise of `certify_votes` for each of these resolved configs; the votes of every image are read once.
+    """The certificates of each of these resolved configs; the votes of every image are read once.
 
-    `progress` counts steps. Of all configs but the first, and with `sets_only` of that one too, `label_radii` and
-    `predicted` are left empty where they are not needed.
+    Of all configs but the first `label_radii` and `predicted` are left empty where they are not needed.
     """
     import pyarrow as pa
 
     run = votes.provenance
-    certifiers = [_Certifier(run, config, source, sets_only or index > 0) for index, config in enumerate(configs)]
+    certifiers = [_Certifier(run, config, source, sets_only=index > 0) for index, config in enumerate(configs)]
     tables: list[list[pa.Table]] = [[] for _ in configs]
     done, steps = 0, len(votes) * sum(1 + len(config.methods) for config in configs)
 
@@ -137,20 +130,14 @@ def certify_configs(
         nonlocal done
         done += images
         if progress is not None:
-            progress(done, steps)
+            progress(len(votes) * done // steps, len(votes))
 
     for rows in _portions(votes):
         for certifier, made in zip(certifiers, tables, strict=True):
             made.append(certifier.table(rows, step))
-    whole = [pa.concat_tables(made).combine_chunks() for made in tables]
-    labelled, names = source == "truth", run.label_names
-    pairs = zip(configs, whole, strict=True)
-    return [Certificates(config, run.noise, names, labelled, table, votes.failures) for config, table in pairs]
-
-
-def per_unit(progress: Callable[[int, int], None] | None, total: int) -> Callable[[int, int], None] | None:
-    """Progress in steps, reported as progress in `total` units; the last unit only when all is done."""
-    return None if progress is None else lambda done, steps: progress(total * done // steps, total)
+    pairs = zip(configs, (pa.concat_tables(made).combine_chunks() for made in tables), strict=True)
+    known = run.noise, run.label_names, source == "truth"
+    return [Certificates(config, *known, table, votes.failures) for config, table in pairs]
 
 
 def _results(
@@ -163,11 +150,11 @@ def _results(
     progress: Progress | None,
 ) -> Results:
     run = votes.provenance
-    resolved, others = config.resolve(run), sweep.configs(config, run)
+    configs = [config.resolve(run), *sweep.configs(config, run)]
     radius = radius_grid(run.noise, to=config.radius_to, step=config.radius_step)
     counted = None if progress is None else partial(progress, "certifying")
-    certificates, *swept = certify_configs([resolved, *others], votes, labels, per_unit(counted, len(votes)))
-    made = curves(certificates, radius, bands=resolved.bands or None)
+    certificates, *swept = _certify(configs, votes, labels, counted)
+    made = curves(certificates, radius, bands=configs[0].bands or None)
     made += [curve for one in swept for curve in curves(one, radius)]
     return Results(
         certificates,
@@ -209,7 +196,7 @@ class _Certifier:
     every band votes: nothing is random, alpha plays no part, and the votes that certify may choose the labels, too.
     """
 
-    def __init__(self, run: Provenance, config: CertifyConfig, source: LabelSource, sets_only: bool) -> None:
+    def __init__(self, run: Provenance, config: CertifyConfig, source: LabelSource, *, sets_only: bool) -> None:
         if source not in get_args(LabelSource):
             raise InvalidInputError(unknown_name("source of labels", source, get_args(LabelSource)))
         if source == "truth" and not run.labelled:
@@ -218,8 +205,8 @@ class _Certifier:
                 "draws choose"
             )
         self._config, self._rule, self._pilot, self._sets_only = config, config.rule, source == "pilot", sets_only
-        self._enumerated, self._draws = run.noise.enumerated, config.draws or run.draws
-        self._options: dict[str, Any] = {"num_labels": len(run.label_names), "noise": run.noise}
+        self._run, self._labels, self._draws = run, len(run.label_names), config.draws or run.draws
+        self._options: dict[str, Any] = {"num_labels": self._labels, "noise": run.noise}
         self._label_method = label_method(run)
         self._raised = {self._label_method, set_method(self._rule, run, self._draws)}
         one_claim = self._pilot and is_one_claim(self._rule, config.methods)
@@ -231,13 +218,16 @@ class _Certifier:
         """What is proved of these images; `step` is called with their number, and with 1 for each image and method."""
         import pyarrow as pa
 
-        labels = [self._protected(row) for row in rows]
+        from multiguard.votes.types import as_array  # pyarrow is imported where votes are read, not with this room
+
+        labels, rule = [self._protected(row) for row in rows], self._rule
         alone: list[Floats] = [np.empty(0)] * len(rows)
         if self._pilot or not self._sets_only:
             alone = self._certify_labels(rows, labels)
         predicted = [((), ()) if self._sets_only else self._predict(votes) for votes in self._votes(rows)]
         step(len(rows))
         sets = {method: self._certify_sets(rows, labels, method, alone, step) for method in self._config.methods}
+        bare = [None if self._sets_only else row.bare for row in rows]
         columns: dict[str, Any] = {
             "id": [row.image_id for row in rows],
             "labels": labels,
@@ -248,31 +238,28 @@ class _Certifier:
             "predicted_hits": [hits for _, hits in predicted],
             "draws": [min(self._draws, row.draws) for row in rows],
             "image_sha256": [row.image_hash for row in rows],
-            "bare": [None if self._sets_only else self._without_noise(row) for row in rows],
+            "bare": [None if votes is None else rule.returned_once(as_array(votes, rule)) for votes in bare],
         }
-        schema = certificates_schema(self._config.methods, self._rule)
+        schema = certificates_schema(self._config.methods, rule)
         return pa.table({name: columns[name] for name in schema.names}, schema=schema)
 
     def _protected(self, row: VoteRow) -> Labels:
         """L: the true labels, or those that the smoothed classifier would return if the pilot draws were all."""
+        from multiguard.votes.types import as_array
+
         if not self._pilot:
             return row.labels
-        chosen = row.votes if self._enumerated else row.pilot
+        chosen = row.votes if self._run.noise.enumerated else row.pilot
         if chosen is None:
             raise VotesError(
                 "these votes hold no pilot draws to choose labels from, and the draws that certify must not choose "
                 "them; vote again with pilot draws (--no-labels)"
             )
-        return self._rule.returned(self._array(chosen), self._options["num_labels"])
+        return self._rule.returned(as_array(chosen, self._rule), self._labels)
 
     def _predict(self, votes: NDArray[Any]) -> tuple[Labels, tuple[int, ...]]:
-        num_labels = self._options["num_labels"]
-        labels = self._rule.returned(votes, num_labels)
-        return labels, tuple(self._rule.hits(votes, num_labels)[list(labels)].tolist())
-
-    def _without_noise(self, row: VoteRow) -> Labels | None:
-        """What the rule returns of the draw without noise; None if the votes do not hold as much."""
-        return None if row.bare is None else self._rule.returned_once(self._array(row.bare))
+        labels = self._rule.returned(votes, self._labels)
+        return labels, tuple(self._rule.hits(votes, self._labels)[list(labels)].tolist())
 
     def _certify_sets(
         self,
@@ -289,7 +276,7 @@ class _Certifier:
         The claims on the ground truth stand each alone and are left as they are, and so are the other methods.
         """
         alpha = self._config.alpha / 2 if self._is_split else self._config.alpha
-        votes = self._in_order(rows) if method == "coupled" else self._votes(rows)
+        votes = self._votes(rows, in_order=method == "coupled")
         options = {**self._options, "alpha": alpha, "method": method, "progress": step}
         proved = certified_radii_batch(votes, labels, self._rule, **options)
         if not self._pilot or method not in self._raised:
@@ -303,20 +290,18 @@ class _Certifier:
         options = {**self._options, "method": self._label_method}
         return label_radii_batch(self._votes(rows), labels, self._rule, alphas=alphas, **options)
 
-    def _votes(self, rows: Sequence[VoteRow]) -> Iterator[NDArray[Any]]:
-        """The votes that certify, unpacked one image at a time: the first n draws, or in an adaptive run all."""
-        return (self._array(row.votes)[: self._draws] for row in rows)
+    def _votes(self, rows: Sequence[VoteRow], *, in_order: bool = False) -> Iterator[NDArray[Any]]:
+        """The votes that certify, unpacked one image at a time: the first n draws, or in an adaptive run all.
 
-    def _in_order(self, rows: Sequence[VoteRow]) -> Iterator[NDArray[Any]]:
-        """The same; draws that were stored in an order which depends on their content raise `VotesError`."""
-        for row, votes in zip(rows, self._votes(rows), strict=True):
+        Draws that have to be in order and were stored in one that depends on their content raise `VotesError`.
+        """
+        from multiguard.votes.types import as_array
+
+        for row in rows:
+            votes = as_array(row.votes, self._rule)[: self._draws]
             try:
-                check_order(votes, self._rule, self._options["num_labels"])
+                if in_order:
+                    check_order(votes, self._rule, self._labels)
             except InvalidInputError as error:
                 raise VotesError(f"image {row.image_id!r}: {error}") from error
             yield votes
-
-    def _array(self, votes: DrawVotes) -> NDArray[Any]:
-        from multiguard.votes.types import as_array  # pyarrow is imported where votes are read, not with this room
-
-        return as_array(votes, self._rule)

@@ -233,21 +233,6 @@ def mean_differences(
     return dict(zip(("precision", "recall", "f1"), found, strict=True))
 
 
-def mean_interval(values: Floats, level: float = 0.95) -> tuple[float, float]:
-    """With probability at least `level` over the sample, the mean of the population lies between these two numbers.
-
-    Args:
-        values: (images,) independent values in [0, 1].
-        level: The confidence; each end alone is wrong with probability at most (1 - level) / 2.
-
-    >>> low, high = mean_interval(np.array([1.0, 1.0, 0.5, 1.0] * 25))
-    >>> round(low, 2), round(high, 2)
-    (0.8, 0.93)
-    """
-    low, high = _interval(*_sample(values), level)
-    return float(low[0]), float(high[0])
-
-
 def mean_at_least(values: Floats, confidence: float) -> float:
     """With probability at least `confidence` over the sample, the mean of the population is no less than this.
 
@@ -260,15 +245,10 @@ def mean_at_least(values: Floats, confidence: float) -> float:
     >>> round(mean_at_least(np.array([1.0, 1.0, 0.5, 1.0] * 25), 0.95), 2)
     0.81
     """
-    return float(_lower(*_sample(values), 1 - check_fraction("confidence", confidence))[0])
-
-
-def _sample(values: Floats) -> tuple[Floats, Ints]:
-    """The different values, and (1, values) how often each is there."""
     given = np.asarray(values, dtype=np.float64)
     if given.ndim != 1 or not given.size or not np.all((given >= 0) & (given <= 1)):
         raise InvalidInputError("values must be a list of at least one number from 0 to 1: the bound is for those only")
-    return _tally(given[None])
+    return float(_lower(*_tally(given[None]), 1 - check_fraction("confidence", confidence))[0])
 
 
 def _image_scores(part: Counts) -> list[Floats]:

@@ -437,9 +437,8 @@ def curves_text(curves: Sequence[Curve]) -> str:
     if repeated is not None:
         raise InvalidInputError(f"two curves have the same method, config, noise and averaging: {repeated}; give one")
     banded = any(curve.bands is not None for curve in curves)
-    columns = (*_COLUMNS, "level", *_BAND_COLUMNS) if banded else _COLUMNS
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer = csv.DictWriter(text, (*_COLUMNS, "level", *_BAND_COLUMNS) if banded else _COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(row for curve in curves for row in _curve_rows(curve))
     return text.getvalue()
@@ -448,8 +447,8 @@ def curves_text(curves: Sequence[Curve]) -> str:
 def _curve_columns(curve: Curve) -> dict[str, Floats]:
     """The numbers of a curve at each radius, by the name of their column."""
     scores, bands = curve.scores, curve.bands
-    columns = {"R": scores.radius, "precision": scores.precision, "recall": scores.recall, "f1": scores.f1}
-    columns |= {"true_floor": scores.true_floor, "false_ceiling": scores.false_ceiling}
+    names = (*_SCORES, "true_floor", "false_ceiling")
+    columns = {"R": scores.radius, **{name: getattr(scores, name) for name in names}}
     if bands is not None:
         values = *bands.precision, *bands.recall, *bands.f1, *bands.test_set, *bands.population
         columns |= dict(zip(_BAND_COLUMNS, values, strict=True))

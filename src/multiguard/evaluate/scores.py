@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from multiguard.certify import Radii, Rule
-from multiguard.certify.arguments import Floats, Ints
+from multiguard.certify.arguments import Bools, Floats, Ints, check_radii
 from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
 from multiguard.io.names import short_repr
@@ -61,8 +61,7 @@ class Scores:
     __repr__ = short_repr
 
 
-@dataclass(frozen=True, eq=False)
-class Counts:
+class Counts(NamedTuple):
     """What is certified at each radius of some images."""
 
     floors: Floats  # (..., images), e of each image, with the shape of the radii first
@@ -70,7 +69,7 @@ class Counts:
     true: Floats  # (images,), d of each image
 
     @property
-    def labelled(self) -> NDArray[np.bool_]:
+    def labelled(self) -> Bools:
         """(images,) whether each image has labels."""
         return self.true > 0
 
@@ -258,9 +257,7 @@ def label_scores(certificates: Certificates, radius: ArrayLike) -> list[LabelSco
 
 def check_radius(radius: ArrayLike, noise: Noise) -> Floats:
     """The radii as one row, if there is at least one, none is negative, and all are whole where they count pixels."""
-    requested = np.atleast_1d(np.asarray(radius, dtype=np.float64))
-    if requested.ndim != 1 or requested.size == 0 or not np.all((requested >= 0) & np.isfinite(requested)):
-        raise InvalidInputError(f"radius must be a list of at least one finite number, none negative, got {radius!r}")
+    requested = check_radii(np.atleast_1d(np.asarray(radius, dtype=np.float64)), "radius")
     parts = requested[requested != np.floor(requested)]
     if noise.whole and len(parts):
         raise InvalidInputError(
