@@ -130,24 +130,6 @@ def _certified(home, model, voted, certified):
 
 
 @pytest.mark.parametrize(
-    ("voted", "certified", "goals"),
-    [
-        (["--rule", "threshold"], ["--threshold", "0.4"], {"in", "out"}),
-        (["--no-labels", "--set", "pilot_draws=30"], ["--no-labels", "--k", "3", "--k-prime", "2"], {"in"}),
-    ],
-    ids=["threshold", "no labels"],
-)
-def test_other_rules(own_run, tmp_path, blind, voted, certified, goals):
-    """Other kinds of certificates are attacked too."""
-    folder = _certified(tmp_path, blind, voted, certified)
-    code, out, err = command("attack", folder, *QUICK, *OWN)
-    assert code == 0, out + err
-    attacks = read_attacks(tmp_path / "own" / "attack")
-    assert {found.goal for image in attacks.images for found in image.outcomes} == goals
-    assert set(attacks.images[0].proved) == goals
-
-
-@pytest.mark.parametrize(
     ("noise", "words"),
     [
         ("uniform:0.5", "R is the l1-norm of the perturbation"),

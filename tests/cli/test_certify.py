@@ -10,9 +10,8 @@ from PIL import Image
 from tests.pipeline.tiny_run import command
 
 from multiguard.certify import Threshold, TopK, certified_radii
-from multiguard.data import DataConfig, DigitsDataset
+from multiguard.data import DigitsDataset
 from multiguard.evaluate import read_certificates
-from multiguard.io.config import from_tree
 from multiguard.votes import read_votes
 
 MODEL = ["--model", "tests.cli.test_certify:linear_model", "--output", "logits", "--size", 16, "--sigma", 0.5]
@@ -122,20 +121,6 @@ def test_rounded_counts(deployed, tmp_path):
     assert len(set(rows["joint", "ceiling"])) > 2
 
 
-def test_unlabelled_folder(deployed, votes):
-    """Images without labels are every image of the folder."""
-    unlabelled = votes("unlabelled")
-    assert unlabelled.ids == ("0.png", "2.png", "4.png", "sub/1.png", "sub/3.png")
-    assert (unlabelled.provenance.labelled, unlabelled.provenance.pilot_draws) == (False, 20)
-    assert deployed[1]["unlabelled"].startswith(
-        "80 votes and 20 pilot draws on each of 5 images, gaussian:0.5, by torch "
-    )
-    said = json.loads((deployed[0] / "unlabelled/source.json").read_text())
-    assert from_tree(DataConfig, said["data"]).open(label_names=unlabelled.provenance.label_names).ids == [
-        *unlabelled.ids
-    ]
-
-
 @pytest.mark.parametrize(("name", "asked"), [("unlabelled", TOP_K), ("piloted", TOP_K), ("adaptive-sets", THRESHOLD)])
 def test_pilot_labels(deployed, votes, name, asked, tmp_path):
     """What pilot draws chose is certified by others."""
@@ -201,16 +186,6 @@ def test_threshold_prediction(deployed):
             continue
         most = 0 if words.strip() == "none" else int(words.split()[-1])
         assert 0 <= radii[most] - float(radius) < 0.001
-
-
-def test_prediction_of_labels_without_a_hit(deployed):
-    """A label that no pilot draw returned is listed neither in the table nor in JSON: one draw returns one label."""
-    image, names = deployed[0] / "images/0.png", deployed[0] / "names.txt"
-    few = ["--k", 6, "--set", "k_prime=1", "--set", "pilot_draws=1", "--draws", 60, "--noise-seed", 0]
-    predicting = ["predict", image, *MODEL, "--labels", names, *few]
-    found = json.loads(done(*predicting, "--json"))["images"][0]
-    assert len(found["labels"]) == len(found["set_radii"]) == 1
-    assert "at least 2" not in done(*predicting)
 
 
 def test_unconfirmed_labels(deployed):

@@ -1,6 +1,5 @@
 """vote, certify, report, predict and demo: their examples work, they resume, and they overwrite nothing unasked."""
 
-import hashlib
 import json
 import re
 import shutil
@@ -74,17 +73,6 @@ def test_example_outputs(examples):
     assert [line for line in lines if len(line) > 80] == []
 
 
-def test_votes_source(examples):
-    """Votes say where they come from."""
-    said = json.loads((examples[0] / "runs/votes/source.json").read_text())
-    votes = read_votes(examples[0] / "runs/votes")
-    images = from_tree(DataConfig, said["data"]).open()
-    assert tuple(images.ids) == votes.ids
-    assert tuple(images.labels) == votes.labels
-    assert said["command"].startswith("multiguard vote --model runs/digits --data digits")
-    assert read_certificates(examples[0] / "runs/certificates").source == said
-
-
 def test_demo(tmp_path, monkeypatch):
     """`make demo` runs the recipe of digits, then photos with the labels that stay."""
     (tmp_path / "digits.yaml").write_text(RECIPE)
@@ -108,17 +96,6 @@ def test_demo(tmp_path, monkeypatch):
     assert len(thumbnails) == 3 * 2  # as it is, perturbed and with noise
     code, again, _ = command(*example_of("run")[:-1], "runs/demo")
     assert (code, again.count("skipped (unchanged)")) == (0, 4)
-
-
-@pytest.mark.parametrize("force", [[], ["--force"]])
-def test_same_votes_kept(place, force):
-    """The same votes are not drawn twice."""
-    before = state(place / "runs/votes")
-    code, out, _ = command(*example_of("vote"), *SMALL["vote"], *force)
-    after = state(place / "runs/votes")
-    assert code == 0
-    assert "60 votes on each of 5 images" in out
-    assert all(after[name] == before[name] for name in before if name.endswith(".parquet"))
 
 
 def test_other_sigma(place):
@@ -178,39 +155,6 @@ def test_force_trains_again(place):
     assert all(after[name] == before[name] for name in before if name != "curve.png")
 
 
-def test_force_over_damage(place):
-    """Force throws what cannot be read away."""
-    (place / "runs/digits/state/last.safetensors").write_bytes(b"half")
-    (place / "runs/votes/manifest.json").write_text("{")
-    for name in ("train", "vote"):
-        asked = [*example_of(name), *SMALL[name]]
-        assert command(*asked)[0] == 2
-        code, _, err = command(*asked, "--force")
-        assert code == 0, err
-    assert len(read_votes(place / "runs/votes")) == 5
-
-
-def test_force_certify_report(place):
-    """Certificates and reports are replaced only by force; the same command finds its work done."""
-    before = state(place / "runs")
-    for name, more, held in (("certify", ["--alpha", 0.2], "certificates"), ("report", ["--title", "x"], "a report")):
-        code, _, err = command(*example_of(name), *SMALL[name])
-        assert code == 0, err
-        code, _, err = command(*example_of(name), *SMALL[name], *more)
-        assert (code, err.count("\n")) == (2, 1)
-        assert f"holds {held} already, made with other settings; --force replaces" in err
-    assert state(place / "runs") == before
-    code, out, _ = command(
-        "certify", "runs/votes", "--k", 3, "--k-prime", 1, "--force", "--sweep", "k=2,4", "--set", "bands=0.9"
-    )
-    assert code == 0
-    found = read_certificates(place / "runs/certificates")
-    assert found.certificates.methods == ("joint",)  # of few draws
-    assert {curve.config.rule.k for curve in found.curves} == {2, 3, 4}
-    assert "paper" not in out
-    assert found.command.startswith("multiguard certify runs/votes --k 3")
-
-
 def test_rounded_radii(place):
     """The radii of the table are rounded down."""
     asked = ["--k", 3, "--k-prime", 1, "--alpha", 0.0123456789, "--set", "radius_step=0.0987654"]
@@ -224,18 +168,6 @@ def test_rounded_radii(place):
         assert 0 <= near - float(head) <= 0.001 * near
     assert "alpha = 0.0123456789, sigma = 0.25" in out
     assert max(len(line) for line in out.splitlines()) <= 80
-
-
-def test_report_without_images(place):
-    """A report does without images and says so."""
-    source = place / "runs/votes/source.json"
-    said = json.loads(source.read_text())
-    source.write_text(json.dumps({**said, "data": {**said["data"], "name": "coco", "root": "gone"}}))
-    assert command("certify", "runs/votes", "--k", 3, "--k-prime", 1, "--out", "other/certificates")[0] == 0
-    code, out, err = command("report", "other/certificates")
-    assert code == 0, err
-    assert out.startswith("the page shows no images: gone")
-    assert (place / "other/report.html").is_file()
 
 
 @pytest.mark.parametrize(("draws", "confirmed"), [(200, True), (5, False)])
@@ -287,17 +219,6 @@ def test_example_photo(examples, tmp_path, monkeypatch):
     assert "coffee.jpg  (" in command(*arguments[:-1])[1]
     shutil.copy(examples[0] / "digit.png", tmp_path / "coffee.jpg")
     assert json.loads(command(*arguments)[1])["images"][0]["sha256"] != example["sha256"]
-
-
-def test_renamed_image(examples, tmp_path):
-    """A renamed image has the same answer."""
-    home = examples[0]
-    shutil.copy(home / "digit.png", tmp_path / "renamed.png")
-    both = [_predicting(home, "--json"), ["predict", tmp_path / "renamed.png", *_predicting(home, "--json")[2:]]]
-    one, other = (json.loads(command(*arguments)[1])["images"][0] for arguments in both)
-    assert one.pop("file") != other.pop("file")
-    assert one == other
-    assert one["sha256"] == hashlib.sha256((home / "digit.png").read_bytes()).hexdigest()
 
 
 def test_infinite_radius(examples):
@@ -353,13 +274,3 @@ def linear_model():
 
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 5))
-
-
-def test_other_labels(odd, tmp_path):
-    """A model that the images do not fit is one line."""
-    shutil.copy(odd / "0.png", tmp_path)
-    (tmp_path / "labels.csv").write_text("file,labels\n0.png,horse\n")
-    for data, message in ((["folder", "--root", tmp_path], "horse"), (["digits"], "must have the same labels")):
-        code, _, err = command("vote", "--model", odd / "model", "--data", *data, "--out", tmp_path / "v")
-        assert (code, err.count("\n"), message in err) == (2, 1, True), err
-    assert not list((tmp_path / "v").glob("*"))

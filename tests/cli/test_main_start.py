@@ -73,14 +73,6 @@ def test_version():
     assert f"numpy {np.__version__}" in out
 
 
-def test_panels():
-    """Options are listed under what they belong to, each once."""
-    said = command("vote", "--help")[1]
-    places = [said.index(f"\n{name} options:") for name in ("Model", "Data", "Vote", "Certify")]
-    assert places == sorted(places)
-    assert said.count("--draws") == said.count("--labels ") == said.count("--set NAME=VALUE") == 1
-
-
 # Runs commands where only what `pip install multiguard` brings can be imported.
 WITHOUT_TORCH = """
 import json, sys

@@ -6,9 +6,7 @@ import pytest
 from PIL import Image
 from tests.pipeline.tiny_run import command
 
-from multiguard.certify import BandAblation, Threshold, certified_radii
 from multiguard.data import DigitsDataset
-from multiguard.evaluate import read_certificates
 from multiguard.models.card import read_card
 from multiguard.votes import read_votes
 
@@ -83,26 +81,6 @@ def test_prediction_of_bands(place):
     assert "(16 bands)" in said
     assert "under any change inside one such patch, anywhere" in said
     assert "all of this holds, since nothing is random. bands, k' = " in said
-
-
-def test_sets_of_bands(place):
-    """The threshold rule: certify takes the rule from the votes, and `all` is the one method that bands have."""
-    sets = ["--rule", "threshold", "--set", "score_threshold=0.4"]
-    done("vote", "--model", "bands", *DATA, *sets, "--out", "sets/votes")
-    said = done("certify", "sets/votes", "--threshold", 0.5, "--method", "all", "--sweep", "threshold=0.3,0.7")
-    assert "t = 0.5, band:4/16; means over images" in said
-    found, run = read_certificates(place / "sets/certificates"), read_votes(place / "sets/votes")
-    assert found.certificates.methods == ("enumerated",)
-    assert {curve.config.rule.t for curve in found.curves} == {0.3, 0.5, 0.7}
-    radii = [certified_radii(run.hits(i), run.labels[i], Threshold(0.5), noise=BandAblation(4, 16)) for i in range(3)]
-    assert [each.tolist() for each in found.certificates.radii["enumerated"]] == [one.true.tolist() for one in radii]
-
-
-def test_unlabelled_bands(place):
-    """Without labels the bands themselves choose them: no pilot draws."""
-    said = done("vote", "--model", "bands", *DATA, "--no-labels", "--out", "unlabelled")
-    assert "pilot" not in said
-    done("certify", "unlabelled", "--no-labels", "--k", 3, "--k-prime", 2, "--out", "chosen")
 
 
 def test_dry_run(place):

@@ -68,14 +68,3 @@ def test_names(runs, names, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "k=4").mkdir()
     assert list(_folders(runs)) == names
-
-
-def test_page_names(home, tmp_path, monkeypatch):
-    """A page is named by a folder or without its ending, and has figures of its own."""
-    monkeypatch.chdir(tmp_path)
-    for out, page in (("new/", "new/report.html"), ("plain.html", "plain.html")):
-        code, said, err = command("report", home / "one", "--out", out, "--no-images")
-        assert code == 0, err
-        assert said.endswith(f"report: {page}\n")
-        assert (tmp_path / page).is_file()
-    assert list((tmp_path / "plain-figures").iterdir())

@@ -32,12 +32,6 @@ def model(tmp_path):
     return ["--model", f"{tmp_path}/{name}.py:net", "--labels", f"{tmp_path}/labels.txt"]
 
 
-def test_help():
-    """The help fits a screen."""
-    code, said, _ = command("serve", "--help")
-    assert (code, len(said.splitlines()) <= 40) == (0, True)
-
-
 def test_process(model):
     """The page is served on this machine alone; Ctrl-C ends the work that runs, and the process with code 0."""
     asked = [sys.executable, "-m", "multiguard", "serve", *model, *OPTIONS]

@@ -123,11 +123,6 @@ def test_resume_and_retry(home, recorded):
     assert "cut.png: not a readable image" in said(*voting(home, "votes"), code=2)
 
 
-def test_replaced_image_in_gallery(recorded):
-    """A replaced image is left out of the gallery."""
-    assert "1 image is not shown: it is not the one voted on" in recorded["report"]
-
-
 def test_predict_failures(home):
     """Predict names every file that it cannot predict, predicts the others, in folders too, and exits with 2."""
     images = [home / "images" / name for name in ("a.png", "cut.png", "dark.png", "empty.png", "gone.png")]
@@ -190,21 +185,6 @@ def test_failed_first_image(alone):
     code, _, err = command(*right, "--out", "v")
     assert code == 0, err
     assert len(read_votes(alone / "v")) == 1
-
-
-def test_unknown_labels(alone):
-    """Labels that the model does not know are named."""
-    (alone / "labels.csv").write_text("file,labels\ndigit.png,cat\n")
-    asked = ["vote", *PLAIN, "--data", "folder", "--root", ".", "--labels", "names.txt", "--sigma", 1, "--out", "v"]
-    assert "unknown label 'cat'" in (err := refused(*asked))
-    assert "(the known labels are the model's)" in err
-
-
-def test_more_images_than_there_are(alone):
-    """More images than there are means all of them, and is said."""
-    code, out, err = command(*DIGITS, "--images", 2000, "--draws", 1, "--out", "all")
-    assert code == 0, err
-    assert "note: 2000 images requested, and there are 1000: all of them are taken" in out
 
 
 def test_built_in_by_torch(alone):

@@ -6,8 +6,9 @@ Each table is CSV without loss, and LaTeX rounded so that no number claims too m
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING
+from itertools import product
 from operator import methodcaller
 from pathlib import Path
 
@@ -57,13 +58,10 @@ def write_tables(study: Study, folder: Path) -> list[Path]:
 def _write_family(study: Study, family: Family, folder: Path) -> list[Path]:
     radii = dict(round_radii(family.radius, study.main.certificates.noise, _HALVES))
     rows: list[list[Cell]] = []
-    for averaging in AVERAGINGS:
-        for line in family.lines:
-            curve = line.curves[averaging]
-            for measure in family.measures:
-                values = [float(measure.values(curve)[index]) for index in radii]
-                cells: list[Cell] = [*values] if measure.is_fraction else [_ceiling(value) for value in values]
-                rows.append([_AVERAGING_NAMES[averaging], line.value, measure.word, *cells, curve.failed])
+    for averaging, line, measure in product(AVERAGINGS, family.lines, family.measures):
+        curve = line.curves[averaging]
+        cells = _cells((float(measure.values(curve)[index]) for index in radii), floors=measure.is_fraction)
+        rows.append([_AVERAGING_NAMES[averaging], line.value, measure.word, *cells, curve.failed])
     scores = "certified precision, recall and F1" if study.labelled else "predicted labels certified to stay"
     proof = f"method {study.method} unless named"
     caption = f"{family.title}: {scores} at R, in %. {_config_note(study, proof)}"
@@ -95,12 +93,8 @@ def _write_labels(study: Study, folder: Path) -> list[Path]:
     proof = _config_note(study, f"method {label_method(study.main)}" if named else "by the bound of the label itself")
     caption = f"How often each label is certified at R, in % of the images {label_images(study.labelled)}. {proof}"
     together = study.exact or not study.labelled
-    claims = (
-        "All claims about the labels of an image hold at once."
-        if together
-        else "The claim about each label holds alone."
-    )
-    notes = [claims, failure_words(study.main)]
+    alone, all_ = "The claim about each label holds alone.", "All claims about the labels of an image hold at once."
+    notes = [all_ if together else alone, failure_words(study.main)]
     return _write_table(folder, "labels", caption, notes, columns, rows)
 
 
@@ -119,11 +113,9 @@ def write_attack_table(attacks: Attacks, folder: Path) -> list[Path]:
     kind = "true" if attacks.labelled else "predicted"
     words = f"{attack_words(attacks)}. {attacks.noise.unit_words}."
     caption = f"{kind.capitalize()} labels that stay, in %: certified and reached by attacks. {words}"
-    notes = [
-        f"What attacks reached is {'exact' if attacks.exact else 'an estimate'}: {_ATTACK_NOTE}",
-        sentence(verdict(attacks)),
-    ]
-    notes = [_ROUNDED_UP, *notes] if any(curve.goal == "out" for curve in curves) else notes
+    known = f"What attacks reached is {'exact' if attacks.exact else 'an estimate'}: {_ATTACK_NOTE}"
+    ceilings = [_ROUNDED_UP] if any(curve.goal == "out" for curve in curves) else []
+    notes = [*ceilings, known, sentence(verdict(attacks))]
     return _write_table(folder, "attack", caption, notes, columns, rows)
 
 
@@ -132,11 +124,11 @@ def _table_rows(curve: AttackCurve) -> list[list[Cell]]:
     stay = curve.goal == "in"
     counted = "labels that stay" if stay else "other labels returned"
     rows: list[list[Cell]] = [
-        [counted, f"certified ({method})", *(float(value) if stay else _ceiling(float(value)) for value in values)]
+        [counted, f"certified ({method})", *_cells(map(float, values), floors=stay)]
         for method, values in curve.certified.items()
     ]
     for name, values in curve.reached.items():
-        cells = (_ceiling_fraction(float(value)) if stay else f"{value:.2f}" for value in values)
+        cells = ((float(value), percent_value(value, ROUND_CEILING)) if stay else f"{value:.2f}" for value in values)
         rows.append([counted, ATTACK_NAMES.get(name, name), *cells])
     return rows
 
@@ -146,14 +138,9 @@ def _config_note(study: Study, proof: str) -> str:
     return f"{', '.join(config_words(study.main).values())} unless stated otherwise; {proof}. {noise.unit_words}."
 
 
-def _ceiling(value: float) -> Cell:
-    """A ceiling on a number of labels, rounded up."""
-    return value, round_up(value, 2)
-
-
-def _ceiling_fraction(value: float) -> Cell:
-    """A ceiling on a fraction, shown in percent, rounded up."""
-    return value, percent_value(value, ROUND_CEILING)
+def _cells(values: Iterable[float], *, floors: bool) -> list[Cell]:
+    """Floors of fractions, or ceilings on a number of labels, rounded up."""
+    return [value if floors else (value, round_up(value, 2)) for value in values]
 
 
 def _radius_columns(radii: Sequence[float]) -> dict[str, str]:
@@ -173,26 +160,17 @@ def _write_table(
     notes = [_ROUNDED_DOWN, *filter(None, notes)]
     shown = [number for number, heading in enumerate(columns.values()) if heading]
     printed: list[list[Cell]] = [[each[number] for number in shown] for each in ([*columns.values()], *rows)]
-    first = printed[min(1, len(rows))]
-    texts = {
-        "csv": _csv([[*columns], *rows]),
-        "tex": _latex(name, caption, notes, first, printed),
-    }
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows([_csv_cell(cell) for cell in row] for row in ([*columns], *rows))
+    texts = {"csv": file.getvalue(), "tex": _latex(name, caption, notes, printed)}
     for kind, text in texts.items():
         write_atomically(folder / f"{name}.{kind}", methodcaller("write", text.encode()))
     return [folder / f"{name}.{kind}" for kind in texts]
 
 
-def _csv(rows: Sequence[Sequence[Cell]]) -> str:
-    """Every fraction in full; a text that a spreadsheet would run gets an apostrophe in front."""
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows([_csv_cell(cell) for cell in row] for row in rows)
-    return file.getvalue()
-
-
-def _latex(name: str, caption: str, notes: Sequence[str], first: Sequence[Cell], rows: Sequence[Sequence[Cell]]) -> str:
+def _latex(name: str, caption: str, notes: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
     """A booktabs table in percent; it needs the package booktabs and nothing else."""
-    alignment = "".join("l" if isinstance(cell, str) else "r" for cell in first)
+    alignment = "".join("l" if isinstance(cell, str) else "r" for cell in rows[min(1, len(rows) - 1)])
     heading, *body = [" & ".join(map(_cell_text, row)) + r" \\" for row in rows]
     lines = [
         *(r"\begin{table}", r"\centering"),
@@ -205,6 +183,7 @@ def _latex(name: str, caption: str, notes: Sequence[str], first: Sequence[Cell],
 
 
 def _csv_cell(cell: Cell) -> str:
+    """A fraction in full; a text that a spreadsheet would run gets an apostrophe in front."""
     number = cell[0] if isinstance(cell, tuple) else cell
     return repr(number) if isinstance(number, float) else as_cell(str(number))
 
