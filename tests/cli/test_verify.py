@@ -201,8 +201,8 @@ def test_own_images(home):
     """Images, labels and names are compared without a model, and what is not checked is listed."""
     code, out, err = command("verify", "certificates", "--data", "digits")
     assert (code, err) == (0, "")
-    assert "the ids are those of its images, with their labels, all of them and in order" in out
-    assert "not checked: certificates: that the model tests.cli.test_verify:linear_model casts these votes" in out
+    assert "the ids match its images, with their labels, all of them and in order" in out
+    assert "not checked: certificates: whether the model tests.cli.test_verify:linear_model casts these votes" in out
     assert "not checked: that the config and the sample of images were chosen before the votes were seen" in out
     code, out, err = command("verify", "certificates", *MODEL, "--data", "digits", "--images", 3)
     assert (code, err) == (0, "")

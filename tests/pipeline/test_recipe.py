@@ -68,9 +68,9 @@ certify: {{k: 4, k_prime: 2, alpha: 0.05}}
         (SETS, "{threshold: [", "{training_noise: [0], threshold: [", "sweep.training_noise needs training"),
         (RANKS, "k_max: 3", "k_max: 1", "certify.k_prime is 2, and the votes hold 1 (vote.k_max)"),
         (RANKS, "k_max: 3}\ncertify: {k: 4, k_prime: 2", "}\ncertify: {k: 4, k_prime: 11", "hold 10 (vote.k_max)"),
-        (ADAPTIVE, "alpha: 0.05", "alpha: 0.05, draws: 50", "certify.draws takes the first so many draws"),
+        (ADAPTIVE, "alpha: 0.05", "alpha: 0.05, draws: 50", "certify.draws is a fixed number of draws"),
         (ADAPTIVE, "alpha: 0.05", "methods: [joint]", "certify.methods: only betting may certify adaptive votes"),
-        (ADAPTIVE, "\ncertify", "\nsweep: {n: [50]}\ncertify", "sweep.n takes the first so many draws"),
+        (ADAPTIVE, "\ncertify", "\nsweep: {n: [50]}\ncertify", "sweep.n is a fixed number of draws"),
         (ADAPTIVE, "\ncertify", "\ncalibrate: {recall: 0.8, radius: 0}\ncertify", "needs the same number of draws"),
     ],
 )

@@ -36,9 +36,9 @@ def hostile_study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     folder = tmp_path_factory.mktemp("hostile")
     names = HOSTILE_NAMES
     main = make_run(folder / "main", methods=("joint", "paper"), swept=True, **names)
-    beside = {"<img src=x onerror=alert(7)>": make_run(folder / "low", sigma=0.25, **names)}
-    beside |= {"<b>again</b>": make_run(folder / "again", sigma=0.25, **names)}
-    return Study(main, beside, "</title><script>alert(8)</script>", ["multiguard run '<script>alert(9)</script>'"])
+    others = {"<img src=x onerror=alert(7)>": make_run(folder / "low", sigma=0.25, **names)}
+    others |= {"<b>again</b>": make_run(folder / "again", sigma=0.25, **names)}
+    return Study(main, others, "</title><script>alert(8)</script>", ["multiguard run '<script>alert(9)</script>'"])
 
 
 @pytest.fixture(scope="session")

@@ -117,11 +117,11 @@ def _votes(run: Provenance, scores: np.ndarray) -> DrawVotes:
 def full_study(folder: Path, **changes) -> Study:
     """Every kind of family: four methods, four sweeps, another sigma and another training."""
     main = make_run(folder / "main", methods=("joint", "paper", "jia", "independent"), swept=True, **changes)
-    beside = {
+    others = {
         "low noise": make_run(folder / "low", sigma=0.25, trained=0.25, **changes),
         "clean training": make_run(folder / "clean", trained=0.0, spread=1.0, **changes),
     }
-    return Study(main, beside, "A small study", ["multiguard vote", "multiguard certify"])
+    return Study(main, others, "A small study", ["multiguard vote", "multiguard certify"])
 
 
 def threshold_study(folder: Path, **changes) -> Study:

@@ -24,11 +24,11 @@ def test_verdict():
 
 
 def test_verdict_of_few_draws():
-    """The verdict says what seems broken, and what so few draws cannot decide."""
+    """The verdict says what seems broken, and what too few draws cannot decide."""
     attacks = top_k_attacks()
     claimed = {"in": {"joint": np.array([0.9, 0.5]), "paper": np.array([0.2, 0.1])}}
     seems = replace(attacks, images=(replace(attacks.images[0], proved=claimed),))
-    assert "more seem broken, but so few draws cannot confirm it: 1 (joint)" in verdict(seems)
+    assert "more seem broken, but there are too few draws to confirm it: 1 (joint)" in verdict(seems)
     assert verdict(replace(seems, draws=5)).endswith("5 draws could not confirm these as broken in any case: 1 (joint)")
 
 

@@ -166,7 +166,7 @@ def test_provenance(study: Study, text: str) -> None:
     assert f"sha256sum certificates.parquet   # {study.main.certificates_hash}\nmultiguard verify" in verify
     provenance = text.split('id="provenance"')[1]
     assert "multiguard vote\nmultiguard certify" in provenance
-    for run in (study.main, *study.beside.values()):
+    for run in (study.main, *study.others.values()):
         assert run.votes_hash in provenance
         assert run.certificates_hash in provenance
     assert "<dt>images</dt><dd>12 of " in text

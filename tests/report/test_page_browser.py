@@ -192,7 +192,7 @@ def test_tabs(study: Study, path: Path, opened) -> None:
             assert table(page, "sweeps")[f"k = {curve.config.rule.k}"] == expected
     assert "not covered" in page.locator("#sweeps .note").inner_text()
     assert page.locator("#runs [role=tab]").all_inner_texts() == ["Noise", "Training noise"]
-    low = study.beside["low noise"].certificates
+    low = study.others["low noise"].certificates
     true = [len(labels) for labels in low.labels]
     sizes = [int(certified_size(radii, 0.5)) for radii in low.radii["joint"]]
     recall = sum(size / count for size, count in zip(sizes, true, strict=True) if count) / sum(map(bool, true))
@@ -290,7 +290,7 @@ def hits(labels, returned, averaging: str, score: str) -> float:
 
 
 def test_price(study: Study, path: Path, opened) -> None:
-    """The base classifier without noise and the smoothed one without attack stand beside what is certified."""
+    """The base classifier without noise and the smoothed one without attack are shown with what is certified."""
     page, proved = opened(path).page, study.main.certificates
     slide_to(page, 6)
     for averaging in ("pooled", "mean"):

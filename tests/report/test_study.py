@@ -26,7 +26,7 @@ def score_keys(family: Family) -> list[str]:
 
 
 def test_incomparable_runs(tmp_path, threshold: Study, unlabelled: Study) -> None:
-    """A run on other images, of another config, an adaptive one, and one of predicted labels stand beside no other."""
+    """A run on other images, of another config, an adaptive one, and one of predicted labels: no study."""
     main, other = make_run(tmp_path / "a"), make_run(tmp_path / "b", images=11)
     wider = make_run(tmp_path / "c", config=CertifyConfig(k=8, k_prime=2))
     for run in (other, wider, make_run(tmp_path / "d", **ADAPTIVE)):
@@ -96,7 +96,7 @@ def test_runs_beside(study: Study, hostile_study: Study, tmp_path) -> None:
 
 def test_common_radii(study: Study, tmp_path) -> None:
     """Runs are compared at the radii of all of them, by their own certificates, and keep their bands."""
-    runs = {True: study.main, False: study.beside["low noise"]}
+    runs = {True: study.main, False: study.others["low noise"]}
     grid = sorted({float(radius) for run in runs.values() for radius in run.curves[0].scores.radius})
     for line in by_key(study)["noise"].lines:
         scores = line.curves["pooled"].scores
@@ -112,12 +112,12 @@ def test_common_radii(study: Study, tmp_path) -> None:
 def failed(tmp_path_factory) -> Study:
     home = tmp_path_factory.mktemp("failed")
     main = make_run(home / "main", methods=("joint", "paper"), swept=True, failed=FAILED, **ADAPTIVE)
-    beside = {
+    others = {
         "low": make_run(home / "low", sigma=0.25, failed={3: "torn"}, **ADAPTIVE),
         "same": make_run(home / "same", sigma=1.0, failed=FAILED, **ADAPTIVE),
         "clean": make_run(home / "clean", trained=0.0, **ADAPTIVE),
     }
-    return Study(main, beside, "Some failed")
+    return Study(main, others, "Some failed")
 
 
 def test_tables_count_failures(failed: Study, tmp_path) -> None:
@@ -170,7 +170,7 @@ def test_replaced_images(tmp_path) -> None:
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])
     assert {each["id"] for each in data["images"] if each["thumbnail"] is None} == {known[3], known[5]}
-    assert "The pixels of 2 are no longer those that were voted on" in text
+    assert "The pixels of 2 have changed since the votes" in text
     images.ids = known[:7]
     assert write_page(Study(run), tmp_path / "report.html", images=images) == 2
     text = re.sub(r"\s+", " ", (tmp_path / "report.html").read_text(encoding="utf-8"))

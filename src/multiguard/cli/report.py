@@ -25,7 +25,7 @@ _Part = Annotated[
 ]
 _Out = Annotated[
     Path | None,
-    Option(help="The page, NAME.html, or its folder [that of the run; of several runs none: only print]."),
+    Option(help="The page, NAME.html, or its folder [the run's; of several runs none: only print]."),
 ]
 _Root = Annotated[Path | None, Option(help="Where the images are [where they were voted on].")]
 
@@ -46,10 +46,10 @@ def report_command(runs: _Runs, part: _Part, out: _Out = None, root: _Root = Non
 
 
 def _make_page(folder: Path, part: dict[str, Any], out: Path | None, root: Path | None, force: bool) -> None:
-    from multiguard.evaluate.calibration import calibration_beside
+    from multiguard.evaluate.calibration import calibration_of_run
     from multiguard.report import commands_of, report, report_files
     from multiguard.report.words import promises
-    from multiguard.run.arms import beside_certificates, find_certificates, read_arms, run_report
+    from multiguard.run.arms import find_certificates, path_in_run, read_arms, run_report
 
     config, commands = run_report(folder)
     others = read_arms(folder)
@@ -57,10 +57,10 @@ def _make_page(folder: Path, part: dict[str, Any], out: Path | None, root: Path 
     if part or not commands or any(option is not None for option in (out, root)):
         commands = [*(commands or commands_of([main, *others.values()])), typed_command()]
     own = find_certificates(folder)[""]
-    page = beside_certificates(own, "report.html") if out is None else report_files(out)[0]
-    made = partial(report, config.replace(**part), {"": main}, beside=others, root=root, commands=commands, force=force)
+    page = path_in_run(own, "report.html") if out is None else report_files(out)[0]
+    made = partial(report, config.replace(**part), {"": main}, others=others, root=root, commands=commands, force=force)
     with progress_bar("images") as progress:
-        study = made(calibration=calibration_beside(own, main), out=page, progress=partial(progress, "reporting"))
+        study = made(calibration=calibration_of_run(own, main), out=page, progress=partial(progress, "reporting"))
     _, figures, tables = report_files(page)
     for line in [*study.notes, f"figures and tables: {figures}, {tables}", fill(promises(main), 80)]:
         echo(line)

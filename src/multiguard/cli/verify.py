@@ -36,7 +36,7 @@ def verify_command(
 
     Example: multiguard verify runs/certificates --model runs/digits --data digits
     """
-    from multiguard.run.arms import beside_certificates, find_certificates
+    from multiguard.run.arms import find_certificates, path_in_run
     from multiguard.verify import verify
 
     folders = find_certificates(run)
@@ -49,7 +49,7 @@ def verify_command(
     named = from_tree(ModelConfig, model) if model else None
     if named is None and drawing:
         raise InvalidInputError(f"{min(drawing)} is about the votes to draw again; name --model too")
-    page = beside_certificates(folders[""], "report.html")
+    page = path_in_run(folders[""], "report.html")
     found: dict[bool | None, list[str]] = {True: [], False: [], None: []}
     checks = partial(verify, VerifyConfig(**config), folders, votes=votes, calibration=calibration, model=named)
     with progress_bar("steps") as progress:

@@ -255,7 +255,7 @@ def read_calibration(path: str | Path) -> Calibration:
         raise DataError(f"{path} cannot be used: {error}; calibrate again to write it") from error
 
 
-def calibration_beside(certificates: Path, run: Results) -> Calibration | None:
+def calibration_of_run(certificates: Path, run: Results) -> Calibration | None:
     """The calibration in the folder that the certificates are in, if there is one of their classifier and noise."""
     path = certificates.parent / CALIBRATION_NAME
     if not path.is_file():

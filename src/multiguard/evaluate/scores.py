@@ -211,7 +211,7 @@ def average_scores(parts: Iterable[Counts], radius: Floats, averaging: Averaging
 
 
 def ratio(numerator: Floats, denominator: Floats) -> Floats:
-    """The quotient, and 0 wherever the numerator is: no true label is certified, whatever may be returned beside."""
+    """The quotient, and 0 wherever the numerator is: no true label is certified, whatever else may be returned."""
     return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=numerator > 0)
 
 

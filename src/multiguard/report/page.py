@@ -113,7 +113,7 @@ def _page_text(
     return render_page("report.html", _SCRIPTS, data, **values, **said, **_scores(study))
 
 
-def page_again(text: str, main: Results, beside: Mapping[str, Results], calibration: Calibration | None = None) -> str:
+def page_again(text: str, main: Results, others: Mapping[str, Results], calibration: Calibration | None = None) -> str:
     """What the page `text` must be if it is made of these certificates, with its own title, commands and thumbnails.
 
     A text that is no page raises `ValueError`.
@@ -122,7 +122,7 @@ def page_again(text: str, main: Results, beside: Mapping[str, Results], calibrat
     try:
         stored = decode_json("" if found is None else found[1], dict[str, Any])
         made, gallery = stored["made"], stored["made"]["gallery"]
-        study = Study(main, beside, made["title"], made["commands"], calibration)
+        study = Study(main, others, made["title"], made["commands"], calibration)
         looks = {one["id"]: (*one["thumbnail"], one["looks"]) for one in stored["images"] if one["thumbnail"]}
         thumbnails = {name: (pixels, height, width, more) for name, (pixels, width, height, more) in looks.items()}
         flags = {"gallery": gallery, "replaced": made["replaced"], "given": made["given"]}
@@ -211,7 +211,7 @@ def _ticks(study: Study) -> Iterator[tuple[int, int]]:
 
 def _provenance(study: Study) -> Iterator[tuple[str, str]]:
     """Every field of the votes' provenance, flat, without the folders of whoever made them."""
-    for name, run in {"": study.main, **study.beside}.items():
+    for name, run in {"": study.main, **study.others}.items():
         hashes = {"certificates_sha256": run.certificates_hash or None, "votes_sha256": run.votes_hash}
         average = words.mean_draws(run) if run.provenance.get("stops") is not None else None
         more = {**hashes, "certified_with": run.certified_with, "mean_draws": average}

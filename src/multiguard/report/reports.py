@@ -64,7 +64,7 @@ def report(
     config: ReportConfig,
     runs: Runs,
     *,
-    beside: Runs | None = None,
+    others: Runs | None = None,
     calibration: Calibration | None = None,
     out: Path | None = None,
     root: Path | None = None,
@@ -81,7 +81,7 @@ def report(
     Args:
         config: What the page shows; with `methods`, the methods of one run are compared too.
         runs: The runs by name; of several, each is compared with the baseline on the images that all have.
-        beside: With one run, those of its recipe at other noise or with other training, for further figures.
+        others: With one run, the runs of its recipe at other noise or with other training, for further figures.
         calibration: With one run, one of its classifier and noise: what can be promised.
         out: The page, if the name ends in .html, or the folder for it; nothing is written without.
         root: Where the images are, if not where they were voted on.
@@ -110,7 +110,7 @@ def report(
     if config.baseline is not None or config.radii:
         name = "baseline" if config.baseline is not None else "radii"
         raise InvalidInputError(f"{name} is about a comparison: name another run, or several methods")
-    (main,), others = runs.values(), beside or {}
+    (main,), others = runs.values(), others or {}
     shown = commands_of([main, *others.values()]) if commands is None else commands
     study, images = Study(main, others, config.title or run_title(main), shown, calibration), None
     if config.images:
@@ -150,7 +150,7 @@ def _write(
     request = {
         "title": study.title,
         "report": to_tree(config),
-        "certificates": {name: run.certificates_hash for name, run in {"": study.main, **study.beside}.items()},
+        "certificates": {name: run.certificates_hash for name, run in {"": study.main, **study.others}.items()},
         "calibration": study.calibration and to_tree(study.calibration),
         "images": study.notes if images is None else [*images.origins],
         "folders": names,
@@ -163,8 +163,8 @@ def _write(
             make(study, stage / name)
         replaced = write_page(study, stage / page.name, images=images, gallery=config.gallery, progress=progress)
     if replaced:
-        words = "image is not shown: it is not the one" if replaced == 1 else "images are not shown: they are not those"
-        study.notes.append(f"{replaced} {words} voted on")
+        words = "image is not shown: its" if replaced == 1 else "images are not shown: their"
+        study.notes.append(f"{replaced} {words} pixels have changed since the votes")
 
 
 def _images(run: Results, root: Path | None) -> IndexedDataset:

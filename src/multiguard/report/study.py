@@ -155,7 +155,7 @@ class Study:
     """
 
     main: Results  # the run that the report is about
-    beside: Runs = field(default_factory=dict)  # by name, those with other noise, in the votes or in training
+    others: Runs = field(default_factory=dict)  # by name, those with other noise, in the votes or in training
     title: str = "Certified robustness"
     commands: Sequence[str] = ()  # the command lines that reproduce it, in order
     calibration: Calibration | None = None  # of the main run's classifier and noise: what can be promised
@@ -164,8 +164,8 @@ class Study:
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        check_alike({"this run": self.main, **self.beside})
-        for name, run in self.beside.items():
+        check_alike({"this run": self.main, **self.others})
+        for name, run in self.others.items():
             if not _same_images(run, self.main) or _shared(run) != _shared(self.main):
                 raise InvalidInputError(
                     f"the run '{name}' is about other images or labels than the main run, or is certified with another "
@@ -294,7 +294,7 @@ def _sweep(study: Study, key: FamilyKey) -> Family:
 
 def _run_families(study: Study) -> list[Family]:
     """The main run, whose name is empty here, with runs at other noise, and with runs of other training."""
-    main, runs = study.main, {"": study.main, **study.beside}
+    main, runs = study.main, {"": study.main, **study.others}
     bare = {name: run.provenance.get("trained_noise") == NO_NOISE for name, run in runs.items()}
     levels = {name: run for name, run in runs.items() if bare[name] == bare[""]}
     trained = {name: run for name, run in runs.items() if run.certificates.noise == main.certificates.noise}

@@ -220,7 +220,7 @@ def verdict(attacks: Attacks) -> str:
     undecidable = {method: len(attacks.undecidable(method)) for method in attacks.methods}
     clauses = [
         _tested_words(attacks, broken),
-        _counts_after("more seem broken, but so few draws cannot confirm it", seeming),
+        _counts_after("more seem broken, but there are too few draws to confirm it", seeming),
         _counts_after(f"{attacks.draws} draws could not confirm these as broken in any case", undecidable),
         f"gradients were 0 or not finite at some steps of {attacks.flat} images" if attacks.flat else "",
     ]

@@ -107,12 +107,12 @@ def run_report(folder: Path) -> tuple[ReportConfig, list[str]]:
     return read_recipe(folder / RECIPE_FILE).report, [command] if command else []
 
 
-def beside_certificates(certificates: Path, name: str) -> Path:
+def path_in_run(certificates: Path, name: str) -> Path:
     """Where a result made from certificates goes: in the same folder, with the same config in its name.
 
-    >>> beside_certificates(Path("runs/certificates-k-4"), "report.html").as_posix()
+    >>> path_in_run(Path("runs/certificates-k-4"), "report.html").as_posix()
     'runs/report-k-4.html'
-    >>> beside_certificates(Path("runs/mine"), "attack").as_posix()
+    >>> path_in_run(Path("runs/mine"), "attack").as_posix()
     'runs/attack'
     """
     path = certificates.parent / name

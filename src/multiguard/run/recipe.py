@@ -145,7 +145,7 @@ class Recipe(Config, frozen=True):
         for name, value in (("certify.draws", certify.draws), ("sweep.n", sweep.n)):
             if vote.adaptive and value:
                 raise InvalidInputError(
-                    f"{name} takes the first so many draws, but adaptive votes decide how many each image has; leave "
+                    f"{name} is a fixed number of draws, but adaptive votes decide how many each image has; leave "
                     f"{name} out"
                 )
         ranks = DEFAULT_RANKS if vote.k_max is None else vote.k_max

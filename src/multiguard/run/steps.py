@@ -12,7 +12,7 @@ from multiguard.certify.noise import given_noise
 from multiguard.data.config import default_split
 from multiguard.errors import InvalidInputError, VotesError
 from multiguard.evaluate import Results, calibrate, certify_votes
-from multiguard.evaluate.calibration import CALIBRATION_NAME, calibration_beside
+from multiguard.evaluate.calibration import CALIBRATION_NAME, calibration_of_run
 from multiguard.io.config import to_tree
 from multiguard.io.files import (
     RECORD_FILE,
@@ -137,10 +137,10 @@ class _Steps:
 
     def report(self, results: dict[str, Results]) -> None:
         """The page, the figures and the tables of all arms."""
-        beside = dict(results)
-        runs, commands = {"": beside.pop("")}, [self.command] if self._command else None
-        more: dict[str, Any] = {"beside": beside, "out": self._out, "commands": commands, "force": True}
-        more["calibration"] = calibration_beside(self._out / "certificates", runs[""])
+        others = dict(results)
+        runs, commands = {"": others.pop("")}, [self.command] if self._command else None
+        more: dict[str, Any] = {"others": others, "out": self._out, "commands": commands, "force": True}
+        more["calibration"] = calibration_of_run(self._out / "certificates", runs[""])
         made = self._step(
             "report",
             "images",

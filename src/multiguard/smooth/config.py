@@ -66,7 +66,7 @@ class VoteConfig(Config, frozen=True):
         "top-k"
     )
     score_threshold: ScoreThreshold = None
-    noise_seed: Annotated[int | None, described("Seed of the noise [random, or that of the votes to resume].")] = None
+    noise_seed: Annotated[int | None, described("Seed of the noise [random, or as in the votes to resume].")] = None
     k_max: Annotated[Count | None, described("Ranked labels kept per draw: the largest k' [10, or all].")] = None
     batch_size: Annotated[Count | None, described("Noisy images per batch [what fits].")] = None
     device: Device = None

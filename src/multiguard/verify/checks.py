@@ -16,7 +16,7 @@ from multiguard.evaluate import (
     read_calibration,
     read_certificates,
 )
-from multiguard.evaluate.calibration import CALIBRATION_NAME, calibration_beside
+from multiguard.evaluate.calibration import CALIBRATION_NAME, calibration_of_run
 from multiguard.evaluate.results import curves_text, plain_provenance
 from multiguard.io.names import shorten_names
 from multiguard.models.config import ModelConfig
@@ -63,8 +63,8 @@ def verify(
         yield Check(True, f"{folder}: certificates.parquet is intact, sha256 {certified.certificates_hash}")
         stored = yield from _votes(votes or folder.parent / "votes", certified)
         if stored is not None:
-            beside = folder.parent / CALIBRATION_NAME
-            record = calibration or (beside if main and calibration_beside(folder, certified) is not None else None)
+            nearby = folder.parent / CALIBRATION_NAME
+            record = calibration or (nearby if main and calibration_of_run(folder, certified) is not None else None)
             if record is not None:
                 yield _calibrated(record, stored)
             yield from _proved(certified, stored, calibration, progress)
@@ -72,7 +72,7 @@ def verify(
             yield from _origin(config, folder, certified, stored, model if main else None, progress)
     if page is not None and len(read) == len(folders):
         (name, first), *others = read.items()
-        yield from page_files(page, first, dict(others), calibration_beside(folders[name], first))
+        yield from page_files(page, first, dict(others), calibration_of_run(folders[name], first))
     yield Check(None, "that the config and the sample of images were chosen before the votes were seen")
 
 
@@ -120,9 +120,9 @@ def _origin(
             yield from again.same_votes(model, progress)
     run = votes.provenance
     if config.data is None:
-        yield Check(None, f"{folder}: that the images are those of {run.dataset}; --data NAME compares with yours")
+        yield Check(None, f"{folder}: whether the images are from {run.dataset}; --data NAME compares with yours")
     if model is None:
-        yield Check(None, f"{folder}: that the model {run.model} casts these votes; --model MODEL draws some again")
+        yield Check(None, f"{folder}: whether the model {run.model} casts these votes; --model MODEL draws some again")
 
 
 def _choice(record: Path | None, certified: Results, votes: Votes) -> Check:
@@ -217,5 +217,5 @@ def _same_curves(certified: Results, votes: Votes, again: Certificates) -> Check
         if {*curves_text(own).splitlines()} != {*curves_text(made).splitlines()}:
             wrong.append(name)
     if wrong:
-        return Check(False, f"curves that the votes do not prove: those of {'; '.join(wrong)}")
+        return Check(False, f"curves that the votes do not prove: {'; '.join(wrong)}")
     return Check(True, f"{len(ordered)} curves, computed again: all equal")

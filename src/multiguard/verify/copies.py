@@ -26,24 +26,24 @@ def csv_files(folder: Path, certified: Results) -> Check:
 
 
 def page_files(
-    page: Path, main: Results, beside: Mapping[str, Results], calibration: Calibration | None
+    page: Path, main: Results, others: Mapping[str, Results], calibration: Calibration | None
 ) -> Iterator[Check]:
     """Make the page and its tables again from the certificates, and compare every byte; nothing without a page."""
     if not page.is_file():
         return
     page, figures, tables = report_files(page)
-    yield _page(page, main, beside, calibration)
+    yield _page(page, main, others, calibration)
     yield Check(None, f"{page.name}: its title, its commands and its thumbnails")
     if tables.is_dir():
-        yield from _tables(tables, Study(main, beside))
+        yield from _tables(tables, Study(main, others))
     if figures.is_dir():
         yield Check(None, f"{figures.name}: `multiguard report` draws them again")
 
 
-def _page(page: Path, main: Results, beside: Mapping[str, Results], calibration: Calibration | None) -> Check:
+def _page(page: Path, main: Results, others: Mapping[str, Results], calibration: Calibration | None) -> Check:
     try:
         text = read_regular(page).decode()
-        same = text == page_again(text, main, beside, calibration)
+        same = text == page_again(text, main, others, calibration)
     except (OSError, ValueError, InvalidInputError) as error:
         return Check(False, f"{page}: {error}")
     if not same:

@@ -70,7 +70,7 @@ class Redraw:
             yield Check(False, f"not the images that were voted on: {shorten_names(changed, 6)}")
         if not (wrong or changed) and named[0] == run.dataset:
             labels = "with their labels, " if run.labelled else ""
-            yield Check(True, f"{images.name}: the ids are those of its images, {labels}all of them and in order")
+            yield Check(True, f"{images.name}: the ids match its images, {labels}all of them and in order")
             yield Check(True, f"{len(self._rows)} random images: pixels are those that were voted on")
         if readable := [one.image_id for one in votes.failures if self._read(one.image_id) is not None]:
             text = f"recorded as failed, but can be read: {shorten_names(readable, 6)}"
@@ -157,10 +157,10 @@ def _verdict(different: int, total: int, notes: tuple[str, ...]) -> Check:
         return Check(True, f"{total} draws, drawn again: all equal; {found}")
     text = f"{different} of {total} draws, drawn again, have other labels"
     if not notes:
-        return Check(False, f"{text}, though device, precision and versions are those of the votes")
+        return Check(False, f"{text}, though device, precision and versions are the same")
     if different > _ROUNDING * total:
         return Check(False, f"{text}: too many for rounding alone; {'; '.join(notes)}")
-    rounding = "so few that rounding explains them, though equality cannot be shown here"
+    rounding = "rounding explains this number, though equality cannot be shown here"
     return Check(True, f"{text}: {rounding}; {'; '.join(notes)}")
 
 

@@ -54,7 +54,7 @@ class Answer {
     if (message.copy && !(lessMotion.matches && performance.now() - this.copied < CALM)) {
       this.copied = performance.now();
       showImage(byId("copy"), message.copy.uri, this.run.image);
-      byId("copy-words").textContent = `noisy copy ${message.copy.draw + 1}${message.phase === "pilot" ? " of those that choose" : ""}`;
+      byId("copy-words").textContent = `noisy copy ${message.copy.draw + 1}${message.phase === "pilot" ? ", a pilot draw" : ""}`;
     }
     for (const [index, hits] of message.hits) this.row(index).hits = hits / message.draws;
     this.progress();
