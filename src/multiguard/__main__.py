@@ -1,11 +1,13 @@
 """The command `multiguard`, also as `python -m multiguard`; Ctrl-C ends it in one line from its first import on."""
 
+import gc
 import os
 import sys
 
 
 def main() -> None:
     """Import the command line and run it."""
+    gc.set_threshold(20_000)  # imports make many objects and hardly any garbage
     try:
         from multiguard.cli.main import run
 

@@ -1,6 +1,8 @@
 """The models in the package: each is whole, is what its card says, and gives the logits that were released."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -123,3 +125,10 @@ def test_graph(tiny):
     (tiny / "model.safetensors").write_bytes(bytes(100))
     with pytest.raises(ModelError, match=r"the sha256 of model\.safetensors is not the one"):
         load("tiny")
+
+
+def test_loaded_first():
+    """A built-in model loads, noise and all, where nothing else was imported before."""
+    code = "import multiguard; print(multiguard.load('coco-0.5').trained_noise)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.stdout == "gaussian:0.5\n", found.stderr

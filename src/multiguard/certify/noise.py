@@ -8,6 +8,7 @@ and both are rounded to the safe side. `docs/theory.md` has the proofs. A new no
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from decimal import Decimal
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
@@ -253,7 +254,7 @@ def parse_noise(text: str, size: Size | None = None) -> Noise:
     PixelAblation(keep=45, pixels=1024)
     """
     kind, _, value = text.strip().partition(":")
-    *most, last = (f"{name}:{noise.form}" for name, noise in NOISES.items())
+    *most, last = (f"{name}:{noise.form}" for name, noise in _known().items())
     forms = f"expected {', '.join(most)} or {last}"
     if kind not in NOISES:
         raise InvalidInputError(f"{unknown_name('noise', kind, NOISES)}; {forms}")
@@ -276,7 +277,7 @@ def resolve_noise(sigma: float | None, noise: Noise | None) -> Noise:
     if sigma is not None:
         noise = _gaussian(sigma)
     if not isinstance(noise, Noise):
-        names = ", ".join(each.__name__ for each in NOISES.values())
+        names = ", ".join(each.__name__ for each in _known().values())
         raise InvalidInputError(f"noise must be one of {names}, got {noise!r}; parse_noise reads a text")
     return noise
 
@@ -298,9 +299,15 @@ def given_noise(sigma: float | None, noise: str | None) -> str | None:
         return NO_NOISE if sigma == 0 else str(_gaussian(sigma))
     if noise is None or noise == NO_NOISE:
         return noise
-    is_open = "/" not in noise and getattr(NOISES.get(noise.strip().partition(":")[0]), "whole", False)
+    is_open = "/" not in noise and getattr(_known().get(noise.strip().partition(":")[0]), "whole", False)
     parsed = parse_noise(noise, _ANY_SIZE if is_open else None)
     return noise.strip() if is_open else str(parsed)
+
+
+def _known() -> dict[str, type[Noise]]:
+    """All noises, whichever module was imported first."""
+    import_module("multiguard.certify.ablation")  # and with it `additive`
+    return NOISES
 
 
 def _gaussian(sigma: float) -> Noise:

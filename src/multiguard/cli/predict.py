@@ -157,8 +157,6 @@ def _text(noise: "Noise", radius: float) -> str:
 
 def _notes(predictor: "Predictor") -> Iterator[str]:
     """What the tables mean."""
-    from multiguard.cli.score_table import noise_text
-
     config, noise = predictor.config, predictor.smoother.noise
     if predictor.calibrated is not None:
         facts = predictor.facts
@@ -173,6 +171,8 @@ def _notes(predictor: "Predictor") -> Iterator[str]:
             "draws. The sender of an image must not know them beforehand."
         )
         return
+    from multiguard.cli.score_table import noise_text
+
     yield _promise(noise, predictor.size, config.alpha)
     how = (
         f"{config.pilot_draws} draws chose the labels, others certify them; --draws allows more than {config.draws}. "

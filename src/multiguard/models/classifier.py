@@ -35,6 +35,7 @@ class ArrayNetwork(ABC):
     engine = "arrays"  # what runs it, for records
     lanes = 1  # how many threads of its own run rows of a batch
     precisions: tuple[str, ...] = ("float32",)  # in which arithmetic it can run
+    verified = False  # whether its files are known to hold a fixed function of one row
 
     def fitted(self, inputs: NDArray[np.float32], precision: str) -> "ArrayNetwork":
         """The same network as it runs inputs like these fastest; asked once, before the first draw."""

@@ -203,8 +203,9 @@ class Smoother:
         """
         jobs = [self.job(image, 1, noise_seed=0, image_id=f"image {index}") for index, image in enumerate(images)]
         unit = [warning for job in jobs for warning in check_unit(job.image, self.classifier, self.noise)]
-        rows = min(self.rows(jobs[0]), most_rows)
-        found = probe(self.engine, self.classifier, self.settings, jobs[:rows], rows)
+        rows, found = min(self.rows(jobs[0]), most_rows), list[str]()
+        if not getattr(self.classifier.network, "verified", False):
+            found = probe(self.engine, self.classifier, self.settings, jobs[:rows], rows)
         self._probed = self.classifier.state_checksum(), rows
         return unit[:1] + found
 
