@@ -39,14 +39,6 @@ def test_printed_upper_bound() -> None:
     assert binom.pmf(hits, draws, p)[printed >= p].sum() + binom.pmf(0, draws, p) < 1 - alpha
 
 
-def test_broadcasting() -> None:
-    """Arguments broadcast against each other."""
-    bounds = clopper_pearson_lower(np.arange(4)[:, None], 10, np.array([0.1, 0.01]))
-    assert bounds.shape == (4, 2)
-    assert np.all(np.diff(bounds, axis=0) > 0)
-    assert np.all(bounds[1:, 0] > bounds[1:, 1])
-
-
 @pytest.mark.parametrize(
     ("hits", "draws", "alpha", "says"),
     [

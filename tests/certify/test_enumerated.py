@@ -14,10 +14,8 @@ from multiguard.certify import (
     TopK,
     Uniform,
     certified_radii,
-    certified_radii_batch,
     exact_radii,
     hits_from_ranked,
-    label_radii,
 )
 from multiguard.errors import InvalidInputError
 
@@ -172,16 +170,6 @@ def test_decimal_threshold() -> None:
     assert Threshold(0.3).returned(hits, 3) == (0,)
     assert Threshold(0.1).returned(hits, 3) == (0, 1)
     assert certified_radii(hits, [0, 1], Threshold(0.1), noise=BandAblation(1, 10), method="enumerated").true[1] == 0.0
-
-
-def test_large_images() -> None:
-    """Bands of 32 of 224 columns that are all right stand patches of up to 80 columns; labels alone, and a batch."""
-    noise, rule = BandAblation(32, 224), TopK(1, 1)
-    votes, options = [[0]] * 224, {"noise": noise, "num_labels": 80, "method": "enumerated"}
-    assert certified_radii(votes, [0], rule, **options).true.tolist() == [80.0]  # 80 + 32 - 1 = 111 < 112
-    assert label_radii(votes, [0, 3], rule, **options).tolist() == [80.0, -np.inf]
-    assert [r.true.tolist() for r in certified_radii_batch([votes] * 2, [[0], []], rule, **options)] == [[80.0], []]
-    assert certified_radii([[0, 1]] * 224, [0], TopK(80, 2), **options).true[0] == np.inf
 
 
 def test_number_of_bands() -> None:

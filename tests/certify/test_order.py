@@ -9,7 +9,7 @@ from benchmarks.order import ALPHA, false_claims
 from scipy.stats import binomtest
 
 from multiguard.certify import Threshold, TopK, certified_radii, certified_radii_batch, label_radii
-from multiguard.certify.draws import _run_chances, _runs_tail, fixed_permutation, out_of_order
+from multiguard.certify.draws import _run_chances, out_of_order
 from multiguard.errors import InvalidInputError
 
 ONE = TopK(1, 1)
@@ -54,24 +54,6 @@ def test_false_claims_of_sorted_votes(r: float, draws: int) -> None:
     assert false_claims(r, draws, permuted=True) <= ALPHA
 
 
-def test_permutation() -> None:
-    """The permutation depends on n alone, and is one."""
-    for count in (1, 2, 7, 1000):
-        first, again = fixed_permutation(count), fixed_permutation(count)
-        np.testing.assert_array_equal(first, again)
-        np.testing.assert_array_equal(np.sort(first), np.arange(count))
-    assert fixed_permutation(8).tolist() == [2, 0, 7, 5, 6, 3, 4, 1]
-
-
-def test_same_rows_same_radius() -> None:
-    """Nothing but the rows in their places decides: the permutation is no function of the votes."""
-    rng = np.random.default_rng(3)
-    votes = rng.permutation(SORTED)
-    relabelled = 1 - votes  # other content, the same places
-    options = {"num_labels": 2, "sigma": 1.0, "method": "coupled"}
-    assert certified_radii(votes, [0], ONE, **options).true == certified_radii(relabelled, [1], ONE, **options).true
-
-
 @pytest.mark.parametrize(
     ("votes", "rule"),
     [
@@ -108,12 +90,3 @@ def test_independent_draws() -> None:
         refused += out_of_order(votes, TopK(3, 2), 6, 0.05) is not None
     assert refused > 0
     assert binomtest(refused, trials, 0.05, alternative="greater").pvalue > 1e-3
-
-
-def test_rare_order() -> None:
-    """Betting takes an order that independent draws have once in millions of images: a large run has such an image."""
-    lengths = [8] * 12 + [1] * 16  # 112 draws in 28 runs
-    votes = np.repeat(np.arange(len(lengths)) % 2, lengths)[:, None]
-    assert 1e-9 < _runs_tail(len(lengths), int(votes.sum()), len(votes)) < 1e-6
-    assert out_of_order(votes, ONE, 2, 1e-6) is not None
-    certified_radii(votes, [0], ONE, num_labels=2, sigma=1.0, method="betting")

@@ -85,14 +85,6 @@ def test_exact_claims(method: str) -> None:
     assert proved > 200
 
 
-def test_half_space() -> None:
-    """Two labels split by a hyperplane at distance 0.4: the exact certificate is that distance."""
-    sets, chances = np.array([[True, False], [False, True]]), np.array([ndtr(0.4 / 0.5), ndtr(-0.4 / 0.5)])
-    for method in ("joint", "paper", "independent", "jia"):
-        radius = exact_radii(sets, chances, [0], TopK(1, 1), sigma=0.5, method=method).true[0]
-        assert 0.4 - 1e-9 < radius <= 0.4
-
-
 @pytest.mark.parametrize("method", ["joint", "paper", "jia"])
 def test_least_attack(method: str) -> None:
     """Classifiers on R^m for which the least attack is known exactly."""

@@ -152,20 +152,6 @@ def test_caught_levels(nothing_holds, monkeypatch: pytest.MonkeyPatch, of: str, 
     assert too_many(claimed_where_nothing_holds(nothing_holds), len(nothing_holds), ALPHA) < 1e-6
 
 
-def test_strictest_ceiling() -> None:
-    """One of 15 labels outside L is in. That none is, is claimed as often as one bound at its level fails, no rarer.
-
-    Were the level divided even among four of the labels, this number of false claims would be beyond chance.
-    """
-    rng = np.random.default_rng(15)
-    votes = [rng.random((200, 15)) < np.array([THRESHOLD] + [0.01] * 14) for _ in range(1500)]
-    options = {"num_labels": 15, "sigma": 0.5, "alpha": ALPHA}
-    claims = certified_radii_batch(votes, [[]] * len(votes), RULE, **options)
-    wrong, level = sum(claim.false[0] >= 0 for claim in claims), ALPHA / 2 * 0.3 * 7 / 12
-    assert too_many(wrong, len(votes), level) > 1e-4
-    assert too_many(wrong, len(votes), level / 4) < 1e-6
-
-
 def test_single_labels(at_the_edge) -> None:
     """The claim on a label alone spends its error, and no more."""
     options = {"num_labels": 2, "sigma": 0.5, "alpha": ALPHA}

@@ -17,7 +17,6 @@ from tests.certify.hard_cases import (
     check_top_k,
     random_case,
     random_sets_case,
-    top_k_radii,
     votes,
 )
 
@@ -131,12 +130,6 @@ HARD = {
 def test_hard_radii(case: Case, method: str) -> None:
     """Every radius of the hard cases is true, and not far too small."""
     check_top_k(case, method)
-
-
-def test_hard_cases() -> None:
-    """Most hard cases prove something."""
-    proved = [np.isfinite(top_k_radii(case, "joint")).any() for case in HARD.values()]
-    assert sum(proved) > len(proved) / 2
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -7,7 +7,6 @@ from tests.certify import total_variation as tv
 from tests.certify.cases import Lines, first_shift, interval_probabilities, random_distribution, random_ranked, too_many
 from tests.certify.hard_cases import NoiseOf, ballot_of, check_threshold, half_uniform, moved
 from tests.certify.limit import ceiling_limit, floor_limit
-from tests.shared_data import COCO_VOTES
 
 from multiguard.certify import (
     Gaussian,
@@ -18,7 +17,6 @@ from multiguard.certify import (
     certified_radii_batch,
     exact_radii,
     hits_from_ranked,
-    label_radii,
 )
 from multiguard.certify.radii import _few_returned
 
@@ -93,32 +91,6 @@ def test_most_returned_at_equality() -> None:
     assert Threshold(0.3, 3).most_returned(8) == 8
     votes = [[(i + j) % 11 for j in range(7)] for i in range(11)] * 30
     assert certified_radii(votes, [], Threshold(t, 7), num_labels=12, sigma=1.0).false[10] == -np.inf
-
-
-@pytest.mark.parametrize("method", ["joint", "coupled", "betting"])
-def test_single_labels(method: str) -> None:
-    """One label alone has one layer: k' changes nothing."""
-    votes = random_ranked(np.random.default_rng(2), labels=6, depth=3, draws=300, spread=1.5)
-    hits = hits_from_ranked(votes, k_prime=3, num_labels=6)
-    options = {"num_labels": 6, "sigma": 1.0, "method": method}
-    ranked = label_radii(votes, range(6), Threshold(0.4, 3), **options)
-    np.testing.assert_array_equal(ranked, label_radii(hits, range(6), Threshold(0.4), **options))
-    assert np.sum(ranked > 0) > 1
-
-
-@pytest.mark.skipif(not COCO_VOTES.exists(), reason="needs shared/data")
-def test_above_sets() -> None:
-    """On real votes k' only adds to what the same votes prove as sets of any size."""
-    with np.load(COCO_VOTES) as stored:
-        votes, labels = stored["votes"][::10], [np.flatnonzero(row) for row in stored["labels"][::10]]
-    options = {"num_labels": 80, "sigma": SIGMA}
-    ranked = certified_radii_batch(votes, labels, Threshold(0.22, 5), **options)
-    sets = [hits_from_ranked(each, k_prime=5, num_labels=80) for each in votes]
-    more = 0
-    for one, other in zip(ranked, certified_radii_batch(sets, labels, Threshold(0.22), **options), strict=True):
-        assert np.all(one.row >= other.row - 1e-9)
-        more += int(np.sum(one.row[:30] > other.row[:30] + 1e-3))
-    assert more > 50
 
 
 # --------------------------------------------------------------------------------- classifiers known exactly

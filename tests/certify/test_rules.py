@@ -18,12 +18,6 @@ def test_top_k_returned():
     assert TopK(2, 1).returned(RANKED, 256) == (5, 2)
 
 
-def test_top_k_hits():
-    """Only the first k' labels of each draw count."""
-    assert TopK(1, 1).hits(RANKED, 256)[[2, 5, 9, 207]].tolist() == [1, 2, 1, 1]
-    assert TopK(1, 2).hits(RANKED, 256).sum() == 10
-
-
 def test_threshold_returned():
     """Every label in at least a fraction t of the draws, most hits first, perhaps none."""
     assert Threshold(0.75).returned(SETS, 3) == (0, 2)
@@ -46,13 +40,6 @@ def test_refused_threshold(value):
     """t lies strictly between 0 and 1."""
     with pytest.raises(InvalidInputError, match="threshold must lie strictly between 0 and 1"):
         Threshold(value)
-
-
-def test_plain_numbers():
-    """A rule holds plain numbers, however they were given."""
-    assert TopK(np.int64(3), np.int8(2)) == TopK(3, 2)
-    assert [type(value) for value in (*TopK(np.int64(3), np.int8(2)).options.values(),)] == [int, int]
-    assert type(Threshold(np.float32(0.5)).t) is float
 
 
 def test_number_of_labels():
@@ -137,14 +124,6 @@ def test_default_method(k_prime: int, draws: int, method: str) -> None:
         ]
 
 
-def test_claims() -> None:
-    """How many labels can be returned, and what is claimed of the others."""
-    assert [TopK(3, 1).sizes(d) for d in (0, 2, 5)] == [0, 2, 3]
-    assert [Threshold(0.5).sizes(d) for d in (0, 2, 5)] == [0, 2, 5]
-    assert (TopK(3, 1).has_ceilings, Threshold(0.5).has_ceilings) == (False, True)
-    assert (TopK(3, 2).t, Threshold(0.5).k, Threshold(0.5).k_prime) == (None, None, None)
-
-
 def test_kept_ranks() -> None:
     """The top-k rule needs k' ranks, where votes say how many they keep."""
     TopK(5, 3).check_ranks(3)
@@ -182,8 +161,3 @@ def test_most_staying() -> None:
         rule = Threshold(0.5)
         assert rule.most_staying(low, high, inside) == max((p >= 0.5)[inside].sum() for p in ends)
         assert rule.most_out(low, inside) == max((p < 0.5)[~inside].sum() for p in ends)
-
-
-def test_default_k_prime():
-    """Where k' is not given, it is half of k, rounded up."""
-    assert [TopK(k) for k in (1, 2, 3, 5)] == [TopK(1, 1), TopK(2, 1), TopK(3, 2), TopK(5, 3)]

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from multiguard.certify.wealth import Losses, count_sets, hit_bits, near_labels, subsets
+from multiguard.certify.wealth import Losses
 
 STEPS, DEPTH, SPAN = 2, 3, 4
 
@@ -53,21 +53,3 @@ def test_most_lost(labels: int, v: int, most: int, monkeypatch: pytest.MonkeyPat
         exact += bool(np.allclose(fast, slow, rtol=1e-12))
     if v == 1 or most == 130:
         assert exact >= 13
-
-
-def test_counted_sets() -> None:
-    """How many draws hit 0, 1, 2, ... labels of each set, against a loop."""
-    rng = np.random.default_rng(4)
-    hit, rows, sets = rng.random((50, 6)) < 0.4, rng.integers(0, 3, 50), subsets(5, 2).T
-    draw, label = np.nonzero(hit)
-    found = count_sets(rows, hit_bits(draw, label, 5, 50), sets, (3, 3))
-    for column, members in enumerate(combinations(range(5), 2)):
-        own = hit[:, list(members)].sum(axis=1)
-        for row in range(3):
-            assert found[row, :, column].tolist() == [np.sum((rows == row) & (own == hits)) for hits in range(3)]
-
-
-def test_near_labels() -> None:
-    """The most labels that have at most a number of sets, at least v."""
-    assert near_labels(3, 130, 3, 2) == 9  # 84 + 36
-    assert near_labels(3, 1, 3, 2) == 3

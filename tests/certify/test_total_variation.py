@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from tests.certify import total_variation as tv
 from tests.certify.cases import random_distribution, random_ranked
-from tests.certify.outlooks import outlooks
 from tests.certify.worst_cases import ceiling_of_two, floor_of_two, top_two_of_five, two_labels, variation
 
 from multiguard.certify import (
     BandAblation,
-    Gaussian,
     Noise,
     PixelAblation,
     Threshold,
@@ -22,10 +20,7 @@ from multiguard.certify import (
     Uniform,
     certified_radii,
     certified_radii_batch,
-    draws,
     exact_radii,
-    joint,
-    label_radii,
 )
 from multiguard.errors import InvalidInputError
 
@@ -71,19 +66,6 @@ def test_exact_limit_threshold(method: str) -> None:
         assert np.all(found.row <= np.array(limits) + 1e-6)
         reached += [max(r, 0.0) / limit for r, limit in zip(found.row, limits, strict=True) if 0.01 < limit < np.inf]
     assert np.mean(reached) > 0.8
-
-
-def test_exact_limit_many_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bounds for more labels than subsets can be taken of stay below the limit too."""
-    for room in (draws, joint):
-        monkeypatch.setattr(room, "MOST_SUBSET_LABELS", 1)
-    proved = 0
-    for sets, chances, labels, k, k_prime in exact_cases("top-k"):
-        radii = exact_radii(sets, chances, labels, TopK(k, k_prime), noise=UNIT).true
-        limits = [tv.size_limit(sets, chances, labels, k=k, e=e) for e in range(1, len(radii) + 1)]
-        assert np.all(radii <= np.array(limits) + 1e-6)
-        proved += int(np.sum(np.isfinite(radii)))
-    assert proved > 5
 
 
 @given(st.integers(51, 100), st.floats(1e-3, 1e3))
@@ -188,40 +170,6 @@ def test_units(case: tuple[int, int, int], method: str) -> None:
     room = 0.0 if method in ("joint", "paper", "jia") else 0.06  # bets have another list of D, with other bets
     assert np.all(pixels.variation(found[finite]) <= far[finite] + room)
     assert np.all(pixels.variation(found[finite] + 1) > far[finite] - room)
-
-
-@pytest.mark.parametrize("noise", [Gaussian(0.3), Uniform(0.3), PixelAblation(4, 50)], ids=str)
-@pytest.mark.parametrize("rule", [TopK(2, 2), Threshold(0.4)], ids=["top-k", "threshold"])
-def test_single_labels(rule: TopK | Threshold, noise: Noise) -> None:
-    """A label alone: that of a set of one, against all others, at its full alpha."""
-    rng = np.random.default_rng(1)
-    drawn = rng.random((300, 5)) < [0.97, 0.9, 0.3, 0.1, 0.05]
-    if isinstance(rule, TopK):
-        drawn = np.argsort(-(drawn + 0.5 * rng.random((300, 5))), axis=1)
-    for method in ("joint", "coupled", "betting"):
-        alone = label_radii(drawn, [1, 0], rule, noise=noise, num_labels=5, method=method)
-        assert alone[1] > 0
-        for label, radius in zip([1, 0], alone, strict=True):
-            alpha = 0.001 if isinstance(rule, TopK) else 0.002
-            whole = certified_radii(drawn, [label], rule, noise=noise, num_labels=5, method=method, alpha=alpha)
-            assert radius == whole.true[0]
-
-
-@pytest.mark.parametrize("noise", [Uniform(0.3), PixelAblation(4, 50)], ids=str)
-def test_outlook(noise: Noise) -> None:
-    """What an outlook calls claimed is what betting claims; a hopeless radius is out of reach, a near one is not."""
-    rng = np.random.default_rng(2)
-    ranked = random_ranked(rng, labels=6, depth=2, draws=400, spread=5.0)
-    labels = np.argsort(-np.bincount(ranked.ravel(), minlength=6))[:1]
-    options = {"noise": noise, "num_labels": 6}
-    radius = certified_radii(ranked, labels, TopK(2, 2), method="betting", **options).true[0]
-    step = 1 if noise.whole else 0.05
-    (outlook,) = outlooks([ranked], [labels], TopK(2, 2), radii=[radius, radius + step, 1000], **options)
-    assert radius > 0
-    assert outlook.claimed[0].tolist() == [True, False, False]
-    assert not outlook.reachable(100_000, forecast_margin=1)[0, 2]
-    (early,) = outlooks([ranked[:50]], [labels], TopK(2, 2), radii=[radius], **options)
-    assert early.claimed[0, 0] or early.reachable(400, forecast_margin=3)[0, 0]
 
 
 @pytest.mark.parametrize("method", ["joint", "paper", "coupled", "betting"])

@@ -1,6 +1,5 @@
 """K against loops over all pairs, its bets against 40 digits and linear programmes, and what bets may depend on."""
 
-from fractions import Fraction
 from math import exp
 
 import mpmath as mp
@@ -11,12 +10,12 @@ from scipy.special import ndtr
 from tests.certify.cases import random_ranked
 from tests.certify.literal_wealth import Heard, excess, literal_wealth, overhear
 
-from multiguard.certify import Gaussian, Rule, Threshold, TopK, certified_radii, wealth
-from multiguard.certify.bets import Claim, Game, ladders, most_growth, payoffs, stakes
+from multiguard.certify import Gaussian, Rule, Threshold, TopK, wealth
+from multiguard.certify.bets import Claim, Game, ladders, most_growth, payoffs
 from multiguard.certify.betting import betting_radii, ceilings, floors, top_k_sizes
 from multiguard.certify.draws import Draws, read_draws
 from multiguard.certify.layers import GAUSSIAN_SHIFT, PROBABILITY_SHIFT, Shift
-from multiguard.certify.wealth import ANYTIME, Block, Course, fixed_course
+from multiguard.certify.wealth import ANYTIME, Course, fixed_course
 
 GAMES = [Game(2, 3, 3), Game(1, 1, 1), Game(3, 0, 3, 0.3), Game(0, 4, 4, 0.6)]
 FAR = np.array([0.0, 0.04, 0.15, 0.3, 0.5])  # the r of noises that move probabilities
@@ -132,76 +131,6 @@ def test_mean_payoff_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert excess(game, 1, 1, block.table(0, 0, 1), float(RADII[1])) > 0
 
 
-def test_stakes() -> None:
-    """The stake is best for a law whose log K grows by the rate; nothing is staked for no growth."""
-    rng = np.random.default_rng(2)
-    law = rng.dirichlet(np.ones(5), 50)
-    x = np.sort(rng.standard_normal((50, 5)), axis=1)
-    x -= np.einsum("ij,ij->i", law, x)[:, None]
-    rate = np.full(50, 0.01)
-    stake = stakes(law, x, rate)
-    g = 1 + stake[:, None] * x
-    inner = stake < 0.99 / -x[:, 0]
-    assert inner.sum() > 25
-    np.testing.assert_allclose((law * g * np.log(g)).sum(axis=1)[inner], 0.01, rtol=1e-3)
-    assert np.all(g > 0)
-    assert np.all(stakes(law, x, -rate) == 0)
-
-
-@pytest.mark.parametrize("rate", [1e-2, 1e-5, 1e-9, 1e-13])
-def test_small_stakes(rate: float) -> None:
-    """A stake is found however little has to grow, also where the mean of x is 0 only about."""
-    rng = np.random.default_rng(2)
-    law = rng.dirichlet(np.ones(5), 50)
-    x = np.sort(rng.standard_normal((50, 5)), axis=1)
-    x -= np.einsum("ij,ij->i", law, x)[:, None] + 1e-3
-    stake = stakes(law, x, np.full(50, rate))
-    deviation = np.sqrt(np.einsum("ij,ij,ij->i", law, x, x))
-    expected = np.minimum(np.sqrt(2 * rate) / deviation, 0.9 / -x[:, 0])
-    assert np.all((stake > 0.8 * expected) & (stake < 1.6 * expected))
-
-
-@pytest.mark.parametrize("short", [1e-5, 1e-7, 1e-9, 0.0])
-def test_wealth_just_short(short: float) -> None:
-    """A wealth that is short of what is needed by next to nothing, or not beyond what rounding takes, still grows."""
-    rng, claim = np.random.default_rng(4), Claim(1, 1, 3.0)
-    draws = read_draws(np.where(rng.random((400, 1)) < 0.9, 0, 1), [0], TopK(1, 1), 2)
-    block = Block(draws, (100, 400), 400, Game(1, 1, 1), [claim])
-    ((bets,),) = wealth.bets_of([block], [claim], fixed_course(400))
-    gained = list(bets._steps(bets.chosen, np.array([0.2]), np.array([claim.needed - short])))
-    assert gained[-1][0] > short + 1e-6
-
-
-def test_reach() -> None:
-    """The r that an option reaches is where the growth that is expected is what is needed, found to a hundredth."""
-    draws = read_draws(np.array([[0]] * 3990 + [[1]] * 10), [0], TopK(1, 1), 2)
-    for first, course in ((200, fixed_course(4000)), (1600, fixed_course(4000)), (50, fixed_course(1000))):
-        claim = Claim(1, 1, 7.0)
-        block = Block(draws, (first, first), first, Game(1, 1, 1), [claim])
-        ((bets,),) = wealth.bets_of([block], [claim], course)
-        grid = np.linspace(0, bets.options.ends[0], 2000)[:-1]
-        own = bets.options
-        rows = (
-            np.repeat(each, len(grid), axis=0) for each in (own.scores, own.ends, own.ladder.gaps, own.ladder.least)
-        )
-        law, x = wealth.fair(*rows, grid, GAUSSIAN_SHIFT)
-        rate = claim.needed / course.horizon(first)
-        growth = np.log1p(stakes(law, x, np.full(len(grid), rate))[:, None] * x) @ bets.options.law[0]
-        assert bets.reach == pytest.approx(grid[np.flatnonzero(growth >= rate)[-1]], abs=0.01)
-
-
-@pytest.mark.parametrize(("k", "below"), [(2, {-1: 10, 0: 160, 1: 400}), (1, {-1: 10, 0: 260, 1: 400})])
-def test_hardest_rivals(k: int, below: dict[int, int]) -> None:
-    """A bet is made for the rival that comes most often and for the one that comes where S does not, both at once."""
-    rows = [[0, 1]] * 60 + [[0, 2]] * 35 + [[3, 4]] * 5  # labels 1 and 2 share draws with L, labels 3 and 4 replace it
-    draws = read_draws(np.array(rows * 4), [0], TopK(k, 2), 6)
-    claim, game = Claim(1, k, 3.0), Game(1, min(k, 2), 2)
-    options = Block(draws, (400, 400), 400, game, [claim]).options(claim)
-    worth = game.worth(1, 1)[options.ladder.order[0]]
-    # T is one label: the likeliest is hardest, with no draw that loses, and halfway from it to 20 of label 3 are 10.
-    assert {value: options.counts[0][worth <= value].sum() for value in (-1, 0, 1)} == below
-
-
 @pytest.mark.parametrize("course", [ANYTIME, fixed_course(1000)], ids=["anytime", "fixed"])
 def test_many_rivals(course: Course) -> None:
     """With more rivals than are counted together, what a step has gained still depends on no later draw."""
@@ -285,13 +214,6 @@ def test_most_growth(game: Game, shift: Shift) -> None:
     assert most / 3 < max(found) <= most
 
 
-@pytest.mark.parametrize(("u", "v", "k_prime"), [(1, 1, 1), (2, 5, 3), (3, 2, 4)])
-def test_least_value(u: int, v: int, k_prime: int) -> None:
-    """w_0 is the least possible W, whatever was seen: -min(k', v) / v."""
-    ladder = ladders(Game(min(k_prime, u), min(k_prime, v), k_prime), (u,), (v,))
-    assert ladder.least[0] / (u * v) == -min(k_prime, v) / v
-
-
 @pytest.mark.parametrize("rule", [TopK(3, 2), Threshold(0.4)], ids=["top-k", "threshold"])
 def test_prefix(rule: Rule) -> None:
     """What was claimed at a cut stays claimed, whatever draws follow."""
@@ -313,16 +235,6 @@ def test_prefix(rule: Rule) -> None:
     assert np.all(after >= before - 1e-12)
 
 
-def test_radii_list() -> None:
-    """Radii are sigma times values of the list, rounded down."""
-    votes = np.random.default_rng(0).permutation([[0]] * 285 + [[1]] * 15)
-    radius = certified_radii(votes, [0], TopK(1, 1), sigma=0.3, num_labels=2, method="betting").true[0]
-    step = round(float(radius) / 0.3 * 50)
-    assert step > 10
-    exact = Fraction(0.3) * Fraction(float(Gaussian.betting_r[step]))
-    assert Fraction(float(radius)) <= exact < Fraction(float(np.nextafter(radius, 1)))
-
-
 @pytest.mark.parametrize(("c", "d"), [(2, 1), (6, 3), (5, 0), (30, 13)])
 def test_fractions(c: int, d: int) -> None:
     """The claims of one image together spend at most alpha."""
@@ -338,20 +250,6 @@ def test_fractions(c: int, d: int) -> None:
         levels = [exp(-claim.needed) for claim in claims]
         assert min(levels, default=1.0) > 0
         assert sum(levels) <= 0.2 * (1 + 1e-12)
-
-
-def test_label_order() -> None:
-    """Renaming the labels changes nothing where none of them are tied."""
-    ranked = random_ranked(np.random.default_rng(9), labels=6, depth=2, draws=230, spread=1.5)
-    names = np.array([4, 1, 0, 5, 3, 2])
-    assert len(set(np.bincount(ranked[:30].ravel(), minlength=6))) == 6
-
-    def radii(votes: np.ndarray, labels: list[int]) -> list[float]:
-        rule = TopK(k=3, k_prime=2)
-        return list(certified_radii(votes, labels, rule, num_labels=6, sigma=1.0, alpha=0.1, method="betting").true)
-
-    for labels in ([0, 1], [1]):
-        assert radii(ranked, labels) == radii(names[ranked], names[labels].tolist())
 
 
 @pytest.mark.parametrize("course", COURSES.values(), ids=COURSES)
@@ -446,15 +344,3 @@ def test_mean_payoff_of_variation(case, monkeypatch: pytest.MonkeyPatch) -> None
     assert max(fair) <= 1 + 1e-7
     monkeypatch.setattr(wealth, "payoffs", lambda *given: payoffs(*given) + 1e-3)
     assert max(means(case, monkeypatch)) > 1 + 1e-6
-
-
-@pytest.mark.parametrize("above", [-9.0, 0.0, 9.0])
-def test_likely_end(above: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In how many parts radii are asked for changes no claim."""
-    rng, rule = np.random.default_rng(3), TopK(3, 2)
-    votes = [random_ranked(rng, labels=7, depth=2, draws=400, spread=1.5) for _ in range(6)]
-    whole = [certified_radii(each, [0, 1, 2], rule, num_labels=7, sigma=1.0, method="coupled").true for each in votes]
-    monkeypatch.setattr(wealth, "_ABOVE", above)
-    parts = [certified_radii(each, [0, 1, 2], rule, num_labels=7, sigma=1.0, method="coupled").true for each in votes]
-    np.testing.assert_array_equal(whole, parts)
-    assert np.max(whole) > 0.5

@@ -67,13 +67,6 @@ def test_broken_ceilings():
     assert replace(attacks, images=(replace(image, proved=claimed, outcomes=sure),)).broken("joint") == ("only",)
 
 
-def test_chance_of_jia():
-    """Two labels and k = 2: two proofs, each of which fails with probability alpha."""
-    attacks = top_k_attacks()
-    assert attacks.chance(1, "jia") == pytest.approx(1 - binom.pmf(0, 2, 2 * 0.001 + 0.001))
-    assert attacks.chance(2, "paper") == pytest.approx(0.002**2)
-
-
 def test_tested_images():
     """Only images attacked inside a certified radius count, and few draws cannot find them broken."""
     attacks = top_k_attacks()
@@ -130,15 +123,6 @@ def test_labels_without_a_hit(beta):
     assert evaluated_size([20, 0, 0, 0], 20, (1, 2, 3), rule, "in", beta=beta) == (1, 1)
 
 
-def test_fraction_of_t():
-    """The smoothed classifier returns a label from t on: a label of L stays, another one has come in."""
-    fractions, inside = torch.tensor([[0.25, 0.25, 0.2]], dtype=torch.float64), torch.tensor([[True, False, False]])
-    for goal, size in (("in", 1), ("out", 1)):
-        aim = inside if goal == "in" else ~inside
-        assert int((Objective(Threshold(0.25), KINDS[goal]).margins(fractions, aim) >= 0).sum()) == size, goal
-        assert evaluated_size([5, 5, 4], 20, (0,), Threshold(0.25), goal, beta=0.01)[0] == size
-
-
 def test_upper_bound_coverage():
     """Probabilities at a tie, where every claim that a label left is false: seeded, by the exact binomial test."""
     rng, beta, runs = np.random.default_rng(1), 0.2, 2000
@@ -149,15 +133,6 @@ def test_upper_bound_coverage():
         # The first label ties with two others at k = 2, so it may be in: at most 0 is a false claim about L = {0}.
         wrong += evaluated_size(counts, 60, (0,), TopK(2, 2), "in", beta=beta)[1] < 1
     assert binomtest(wrong, runs, beta, alternative="greater").pvalue > 0.01
-
-
-def test_upper_bounds():
-    """Enough draws make a fall sure, on both sides of the threshold rule as well."""
-    counts = np.array([100, 900, 800, 200])
-    assert evaluated_size(counts, 1000, (0, 1), TopK(2, 2), "in", beta=0.001) == (1, 1)
-    assert evaluated_size(counts // 100, 10, (0, 1), TopK(2, 2), "in", beta=0.001) == (1, 2), "ten draws say little"
-    assert evaluated_size(counts, 1000, (0, 1), Threshold(0.5), "in", beta=0.001) == (1, 1)
-    assert evaluated_size(counts, 1000, (0, 1), Threshold(0.5), "out", beta=0.001) == (1, 1)
 
 
 def test_smallest_bound():

@@ -224,12 +224,3 @@ def test_too_many_curves(certified, votes, monkeypatch) -> None:
     with pytest.raises(InvalidInputError, match="use fewer radii"):
         certify_votes(NEW, votes, out=certified, force=True)
     assert k_of(certified) == 3
-
-
-def test_other_images(tmp_path, votes) -> None:
-    """Votes of other images are another request, though of the same run."""
-    certify_votes(OLD, votes, out=tmp_path)
-    some = votes.subset({votes.ids[3], votes.ids[4]})
-    with pytest.raises(InvalidInputError, match="holds certificates already"):
-        certify_votes(OLD, some, out=tmp_path)
-    assert len(certify_votes(OLD, some, out=tmp_path, force=True).certificates) == 2

@@ -19,7 +19,6 @@ from tests.evaluate.votes_cases import (
     stored_votes,
     votes_of_kind,
 )
-from tests.shared_data import COCO_VOTES
 from tests.votes.vote_runs import provenance
 
 from multiguard.certify import BandAblation, Gaussian, Threshold, TopK, certified_radii, hits_from_ranked, label_radii
@@ -37,7 +36,6 @@ from multiguard.evaluate import (
 from multiguard.votes import LabelSets, VoteRow, Votes
 from multiguard.votes.types import as_array
 
-GRID = radius_grid(Gaussian(0.5), step=0.25)
 METHODS = {"top-k": ("joint", "paper"), "threshold": ("joint", "independent")}
 
 
@@ -188,27 +186,6 @@ def test_pilot_draws(tmp_path) -> None:
     assert found.predicted == ((1,),)
 
 
-def test_labels_without_a_hit(tmp_path) -> None:
-    """Pilot draws choose no label that they never hit; the precision is still a fraction of k."""
-    run = provenance(images=1, labels=8, draws=500, sigma=0.5, k_max=2, **UNLABELLED)
-    fresh, pilot = (np.tile(np.array([5, 3], np.uint8), (draws, 1)) for draws in (500, 60))
-    votes = stored_rows(tmp_path, run, [VoteRow(run.image_ids[0], (), fresh, pilot)])
-    found = make_certificates(CertifyConfig(4, 2), votes, labels="pilot")
-    assert found.labels == found.predicted == ((3, 5),)
-    assert found.predicted_hits == ((500, 500),)
-    scores = curves(found, [0.0])[0].scores
-    assert (scores.recall[0], scores.precision[0]) == (1.0, 0.5)
-
-
-def test_labels_and_pilot(tmp_path) -> None:
-    """Labelled votes with pilot draws can be certified either way."""
-    votes = votes_of_kind(tmp_path, pilot_draws=60)
-    truth, pilot = (make_certificates(CertifyConfig(3, 2), votes, labels=source) for source in ("truth", "pilot"))
-    assert (truth.labelled, truth.labels) == (True, votes.labels)
-    assert not pilot.labelled
-    assert all(len(labels) == 3 for labels in pilot.labels)
-
-
 VARIED = {
     "top-k": {"k": [1, 3, 5], "k_prime": [1, 2], "alpha": [1e-4]},
     "threshold": {"threshold": [0.2, 0.4, 0.7], "alpha": [1e-4]},
@@ -269,23 +246,6 @@ def votes(tmp_path):
     return random_votes(tmp_path / "votes")
 
 
-def test_ties(tmp_path) -> None:
-    """Of equal hits the smaller label comes first, and a label without a hit is not predicted."""
-    ranked = np.array([[207, 2], [2, 207], [5, 9], [9, 5], [5, 9]])
-    found = make_certificates(CertifyConfig(250, 2), stored_votes(tmp_path, [ranked], [[2]], labels=300))
-    assert found.predicted == ((5, 9, 2, 207),)
-    assert found.predicted_hits == ((3, 3, 2, 2),)
-
-
-def test_label_order(tmp_path) -> None:
-    """The radii of labels are in the order of the labels."""
-    ranked = np.random.default_rng(0).permutation([[0, 1]] * 180 + [[0, 2]] * 20)
-    there = make_certificates(CertifyConfig(2, 2), stored_votes(tmp_path / "a", [ranked], [[0, 1]]))
-    back = make_certificates(CertifyConfig(2, 2), stored_votes(tmp_path / "b", [ranked], [[1, 0]]))
-    assert there.label_radii[0][0] > there.label_radii[0][1] > 0
-    assert there.label_radii[0].tolist() == back.label_radii[0][::-1].tolist()
-
-
 @pytest.mark.parametrize("limit", [("_IMAGES_AT_A_TIME", 3), ("_BYTES_AT_A_TIME", 1)])
 def test_portions(votes, monkeypatch, limit) -> None:
     """Portions change nothing, and progress never goes back."""
@@ -313,30 +273,10 @@ def test_single_read(votes) -> None:
     assert read == list(range(11)) * 2
 
 
-def test_size(votes) -> None:
-    """What is kept of an image are columns of its numbers: less than half a kilobyte, however many images there are."""
-    found = make_certificates(CertifyConfig(3, 2, methods=("joint", "paper")), votes)
-    assert found.table.nbytes < 500 * len(found)
-    assert all(column.num_chunks == 1 for column in found.table.columns)
-
-
 def test_light_import() -> None:
     """Importing evaluate imports neither torch nor pyarrow nor Pillow."""
     code = "import sys, multiguard.evaluate; sys.exit(any(name in sys.modules for name in ('torch', 'pyarrow', 'PIL')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-@pytest.mark.skipif(not COCO_VOTES.exists(), reason="the COCO votes are not beside the repository")
-def test_coco_recall(tmp_path) -> None:
-    """Certified recall of the COCO votes is what it was."""
-    with np.load(COCO_VOTES) as stored:
-        ranked, labels = stored["votes"], [np.flatnonzero(row).tolist() for row in stored["labels"]]
-    votes = stored_votes(tmp_path, list(ranked), labels, labels=80)
-    found = make_certificates(CertifyConfig(10, 3, methods=["joint"]), votes)
-    mean, pooled = curves(found, 0.5 * np.array([0, 0.5, 1, 1.5, 2, 2.5]))
-    assert (mean.averaging, pooled.averaging) == ("mean", "pooled")
-    assert (mean.scores.images, mean.scores.without_labels) == (500, 0)
-    np.testing.assert_allclose(100 * mean.scores.recall, [57.2, 50.8, 44.2, 39.5, 33.6, 29.0], atol=0.06)
 
 
 RADII = np.array([0.0, 0.25, 0.5])

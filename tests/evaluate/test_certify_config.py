@@ -1,6 +1,5 @@
 """One config: its rule and parameters, and what a run of votes can provide."""
 
-import numpy as np
 import pytest
 from tests.votes.vote_runs import provenance
 
@@ -14,16 +13,6 @@ SETS = provenance(draws=7, rule="threshold", k_max=None, score_threshold=0.5)
 ADAPTIVE = provenance(draws=7, stops=(3, 7), stopping={"radii": (0.5,)})
 
 
-def test_parameters():
-    """The parameters are those of the rule, n and alpha; each can be varied."""
-    assert CONFIG.parameters == {"k": 5, "k_prime": 2, "n": None, "alpha": 0.01}
-    assert CertifyConfig(threshold=0.5).parameters == {"threshold": 0.5, "n": None, "alpha": 0.001}
-    for name, value in {"k": 3, "k_prime": 1, "n": 7, "alpha": 0.5}.items():
-        varied = CONFIG.vary(name, value)
-        assert varied.parameters == {**CONFIG.parameters, name: value}
-        assert varied.vary(name, CONFIG.parameters[name]) == CONFIG
-
-
 def test_rules():
     """The options say which rule it is."""
     assert (CONFIG.rule, CertifyConfig(threshold=0.5).rule) == (TopK(5, 2), Threshold(0.5))
@@ -34,12 +23,6 @@ def test_rules():
         CertifyConfig().resolve(SETS)
     with pytest.raises(InvalidInputError, match="threshold belongs to the threshold rule"):
         CertifyConfig(5, 2, threshold=0.5).resolve(RUN)
-
-
-def test_plain_numbers():
-    """A config holds plain numbers, however they were given."""
-    config = CertifyConfig(np.int64(3), np.int8(2), alpha=np.float64(0.01), draws=np.int64(7))
-    assert [type(value) for value in (config.k, config.k_prime, config.alpha, config.draws)] == [int, int, float, int]
 
 
 def test_resolved():

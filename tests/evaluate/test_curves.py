@@ -47,16 +47,6 @@ def test_averagings(certified) -> None:
         assert (curve.config, curve.noise, curve.bands) == (certified.config, Gaussian(0.5), None)
 
 
-def test_edge_of_radius(certified) -> None:
-    """A radius counts up to itself and no further."""
-    proved = max(radii[0] for radii in certified.radii["joint"] if len(radii))
-    at, beyond = curves(certified, [proved, np.nextafter(proved, np.inf)])[0].scores.recall
-    assert at > beyond == 0
-    alone = max(radius for radii in certified.label_radii for radius in radii)
-    counted = [one.certified for one in label_scores(certified, [alone, np.nextafter(alone, np.inf)])]
-    assert max(at for at, _ in counted) > max(beyond for _, beyond in counted) == 0
-
-
 def test_label_scores(certified) -> None:
     """Labels are counted one by one."""
     grid = radius_grid(Gaussian(0.5), step=0.1)
@@ -94,16 +84,6 @@ def test_grid_floats(sigma, step, count) -> None:
     for index, radius in enumerate(grid.tolist()):
         assert radius == float(str(stride * index))
     assert stride * (len(grid) - 1) <= end < stride * len(grid)
-
-
-def test_default_grid() -> None:
-    """The default grid has 61 radii up to 3 sigma."""
-    grid = radius_grid(Gaussian(0.5))
-    assert len(grid) == 61
-    assert grid[:7].tolist() == [0.0, 0.025, 0.05, 0.075, 0.1, 0.125, 0.15]
-    assert grid[-1] == 1.5
-    assert radius_grid(Gaussian(0.1), to=0.3, step=0.1).tolist() == [0.0, 0.1, 0.2, 0.3]
-    assert radius_grid(Gaussian(np.float64(0.5))).tolist() == grid.tolist()
 
 
 @pytest.mark.parametrize(

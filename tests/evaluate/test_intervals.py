@@ -73,14 +73,6 @@ def test_percentile_bootstrap_fails() -> None:
     assert covered < 0.7
 
 
-def test_width() -> None:
-    """Intervals are of use: never twice as wide as Clopper-Pearson's for 50 images or more."""
-    for images, ones in [(50, 25), (50, 48), (500, 380), (5000, 100), (5000, 5000)]:
-        low, high = mean_interval(np.arange(images) < ones)
-        exact = stats.binomtest(ones, images).proportion_ci(0.95, "exact")
-        assert high - low <= 2 * (exact.high - exact.low)
-
-
 def slow_lower(values, error) -> float:
     """The largest m on a fine grid at which the mixture of bets has reached 1 / error, straight from the formula."""
     stakes = np.geomspace(len(values) ** -0.5, 0.99, 8)
@@ -99,12 +91,6 @@ def test_slow_reference() -> None:
     low, high = mean_interval(values, 0.9)
     assert 0 <= low - slow_lower(values, 0.05) <= 1 / 4000
     assert 0 <= slow_lower(1 - values, 0.05) + high - 1 + 1 / 4000 <= 1 / 4000
-
-
-def test_order() -> None:
-    """The order of the images does not matter."""
-    values = np.random.default_rng(0).random(50)
-    np.testing.assert_allclose(mean_interval(np.sort(values)), mean_interval(values), atol=1e-8)
 
 
 def test_bands(certified) -> None:
@@ -145,14 +131,6 @@ def test_unpaired_images(certified) -> None:
     fewer = certified.only(certified.ids[:-1])
     with pytest.raises(InvalidInputError, match="the same images"):
         paired_differences(certified, fewer, GRID, methods=("joint", "joint"))
-
-
-def test_only(certified) -> None:
-    """The claims on some images are those that they have among all."""
-    some = certified.only([certified.ids[5], certified.ids[2]])
-    assert (some.ids, some.labels) == ((certified.ids[5], certified.ids[2]), (certified.labels[5], certified.labels[2]))
-    assert np.array_equal(some.radii["joint"][1], certified.radii["joint"][2])
-    assert (some.draws, some.failures) == ((200, 200), ())
 
 
 @pytest.mark.parametrize("values", [[], [1.2, 0.5], [-3, 0.5], [np.nan], [[0.5]]])

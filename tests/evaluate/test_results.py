@@ -53,13 +53,6 @@ def test_first_method(results):
         results.recall(0.3, method="jia")
 
 
-def test_curve(results):
-    """The curve has the stored radii by default, and their scores."""
-    stored = next(curve for curve in results.curves if (curve.method, curve.averaging) == ("joint", "mean"))
-    np.testing.assert_array_equal(results.curve().scores.recall, stored.scores.recall)
-    assert results.curve([0.2]).scores.radius.tolist() == [0.2]
-
-
 def drawn(line, radius):
     """The height of a line of steps at a radius: that of the first point that is not before it."""
     assert line.get_drawstyle() == "steps-pre"
@@ -81,13 +74,6 @@ def test_plot(kind, score, request):
     for radius in (*falls, *np.nextafter(falls, np.inf), *np.linspace(0, last, 50)):
         if radius <= last:
             assert drawn(axes.lines[0], radius) == pytest.approx(getattr(results, score)(radius), rel=1e-12)
-
-
-def test_new_figure(results):
-    """Without axes a figure is made; one method can be drawn alone, in the caller's style."""
-    axes = results.plot(methods=["paper"], color="red", label="theirs")
-    assert [line.get_label() for line in axes.lines] == ["theirs"]
-    assert axes.lines[0].get_color() == "red"
 
 
 def test_frame(results):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from multiguard.certify import Radii, Threshold, TopK, certified_size
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import set_scores
-from multiguard.evaluate.curves import AVERAGINGS, mean_bands
-from multiguard.evaluate.scores import certified_counts, certified_sizes
+from multiguard.evaluate.curves import AVERAGINGS
+from multiguard.evaluate.scores import certified_sizes
 from multiguard.io.records import Rows
 
 
@@ -40,12 +40,6 @@ def test_false_labels_of_images_without_labels() -> None:
     for scores in (mean, pooled):
         assert (scores.true_floor, scores.false_ceiling) == (1, 3 / 2)
         assert (scores.images, scores.without_labels) == (1, 1)
-
-
-def test_radius_shapes() -> None:
-    """Radii may have any shape."""
-    assert set_scores(TOP_RADII, TOP_K, num_true=TOP_TRUE, radius=0.1).recall.shape == ()
-    assert set_scores(TOP_RADII, TOP_K, num_true=TOP_TRUE, radius=np.zeros((2, 4))).f1.shape == (2, 4)
 
 
 @pytest.mark.parametrize(
@@ -97,13 +91,6 @@ def slow_scores(true_positives: int, false_positives: int, d: int) -> tuple[floa
     return precision, recall, f1
 
 
-def test_empty_prediction() -> None:
-    """Where nothing is certified in and nothing can come in, all scores are 0."""
-    scores = set_scores([RADII[4]], RULE, num_true=[2], radius=0.5)
-    assert (scores.true_floor, scores.false_ceiling) == (0, 0)
-    assert (scores.precision, scores.recall, scores.f1) == (0, 0, 0)
-
-
 @pytest.mark.parametrize("averaging", ["mean", "pooled"])
 def test_image_set(averaging: str) -> None:
     """The scores of a set are those of loops."""
@@ -152,11 +139,6 @@ PART_FALSE = [np.sort(GENERATOR.random(6 - d)) for d in PART_COUNTS]
 PART_GRID = np.linspace(0, 1, 11)
 
 
-def counts(rule):
-    false = None if isinstance(rule, TopK) else Rows.of(PART_FALSE, float)
-    return certified_counts(Rows.of(PART_TRUE, float), false, PART_COUNTS, rule, PART_GRID)
-
-
 def test_sizes():
     """The sizes of all images at once are those of each, also at its radii themselves."""
     grid = np.concatenate([PART_GRID, *PART_TRUE[:5]])
@@ -178,13 +160,3 @@ def test_parts(monkeypatch, rule, averaging):
     for name in ("precision", "recall", "f1", "true_floor", "false_ceiling"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-12)
     assert (parts.images, parts.without_labels) == (whole.images, whole.without_labels)
-
-
-def test_bands_of_parts(monkeypatch):
-    """Bands do not depend on how many images are held at a time."""
-    whole = mean_bands(counts(TopK(3, 1)), 0.9, 0.001)
-    monkeypatch.setattr("multiguard.evaluate.scores.IMAGES_AT_A_TIME", 7)
-    parts = mean_bands(counts(TopK(3, 1)), 0.9, 0.001)
-    for name in ("precision", "recall", "f1"):
-        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), atol=1e-8)
-    assert np.ptp(parts.recall[1] - parts.recall[0]) > 0.02, "they have a width"

@@ -70,10 +70,9 @@ class Game:
 
 @dataclass(frozen=True, eq=False)
 class Ladders:
-    """The values of W in rising order for some (u, v), one row each; equal values have a gap of 0.
+    """The values of W in rising order for some (u, v), one row each: `order` has the cells from the least W up.
 
-    `order` has the cells from the least W up, `gaps` from each value to the next, `least` the least possible value, and
-    `possible` whether S and T have enough labels for the cell, in the order of `order`.
+    `gaps` leads from each value to the next, 0 between equal ones; `possible` says whether S and T are large enough.
     """
 
     order: Ints
@@ -156,9 +155,8 @@ def most_growth(ladder: Ladders, radii: Floats, shift: Shift) -> Floats:
 def stakes(law: Floats, x: Floats, rate: Floats) -> Floats:
     """(rows,) the stakes whose best law makes log K grow by `rate` per draw; 0 where nothing has to grow.
 
-    Where x has mean 0 under `law`, a stake is best for draws of (1 + stake x) law, and log K then grows by the
-    divergence of the two laws, the mean of g log g - g + 1. Newton's steps are for the root of twice the divergence,
-    which is nearly linear.
+    Where x has mean 0 under `law`, a stake is best for draws of (1 + stake x) law, and log K then grows by the mean of
+    g log g - g + 1. Newton's steps are for the root of twice that, which is nearly linear.
     """
     most = (1 - _LEAST_PAYOFF) / -x[:, 0]
     target = np.sqrt(2 * np.maximum(rate, 0.0))

@@ -110,7 +110,7 @@ def floors(draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise) -> 
 def ceilings(draws: Draws, rule: Threshold, alpha: float, noise: SampledNoise, course: Course) -> Staircase:
     """At most ..., 1, 0 labels outside L come in, but for what is certain; fractions of alpha like ..., 1/6, 1/2.
 
-    Where V must hold labels that were not hit before the first cut, larger V prove little more: only one is tested.
+    Where V must hold labels that were not hit before the first cut, only one size is tested.
     """
     most = rule.hits_at_most(min(draws.rivals, MOST_TOGETHER))
     seen = len(np.unique(draws.rival[: np.searchsorted(draws.draw, course.cuts[0])]))
@@ -232,8 +232,7 @@ def standings(draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, r: Fl
 def _pace(block: Block, claim: Claim, radii: Floats) -> Floats:
     """(radii,) about the square root of the growth of log K per draw to come; negative beyond hope.
 
-    It is for the U whose labels of L came last: the best mean of a bet, in standard deviations, over sqrt(2). With n
-    draws seen it has a standard deviation of about 1 / sqrt(2 n).
+    It is the best mean of a bet, in standard deviations, over sqrt(2), for the U whose labels of L came last.
     """
     options, weakest = block.options(claim), np.zeros((1, len(block.order)), np.int64)
     weakest[0, block.order[len(block.order) - claim.out :]] = 1

@@ -62,10 +62,7 @@ def clopper_pearson_upper(hits: ArrayLike, draws: ArrayLike, alpha: ArrayLike) -
 
 
 def _confirm(start: ArrayLike, chance: Callable[[Floats], NDArray[np.floating]], alpha: Floats, move: float) -> Floats:
-    """The bounds, each moved outwards in steps that double until its chance to fail is clearly below alpha.
-
-    `chance` is the probability of hits at least as extreme, were the truth at the bound; `move` the first factor.
-    """
+    """The bounds, each moved outwards in steps that double until its chance to fail is clearly below alpha."""
     bound = np.asarray(start, dtype=np.float64)
     wrong = ~(chance(bound) <= alpha * (1 - _SLACK / 2))
     while np.any(wrong):

@@ -1,16 +1,11 @@
 """The draws of one image: in their order, as far as a bet can tell them apart, and as the counts of certificates.
 
-How often draws can have hit several labels of a set of rivals at once, whichever rivals they are:
-Let V be s labels outside L, and T the v of them with the fewest votes. The s - v others of V have at least as many, so
-T holds no label that has more votes than the one ranked s - v + 1 outside L: those labels are *ahead*. With B the hits
-of a draw outside L that are not ahead, {H_T >= l} implies B >= l. So the number of draws with H_T >= l is at most each
-of
-
-    N_v / l,    N_v the sum of the votes ranked s - v + 1, ..., s outside L;
-    the number of draws with B >= l;
-    M_l / l,    M_l the sum of the v largest, over labels not ahead, of the number of draws that hit it and have B >= l.
-
-The last two need the draws themselves, not their averages, and help where a draw hits several labels outside L.
+How often draws can have hit several labels of a set of rivals at once, whichever rivals they are: let V be s labels
+outside L, and T the v of them with the fewest votes. T holds no label that has more votes than the one ranked s - v + 1
+outside L: those are *ahead*. With B the hits of a draw outside L that are not ahead, {H_T >= l} implies B >= l. So the
+number of draws with H_T >= l is at most each of N_v / l, N_v the sum of the votes ranked s - v + 1, ..., s outside L;
+the number of draws with B >= l; and M_l / l, M_l the sum of the v largest, over labels not ahead, of the number of
+draws that hit it and have B >= l. The last two help where a draw hits several labels outside L.
 """
 
 from collections.abc import Iterator, Sequence
@@ -89,20 +84,13 @@ def hits_from_ranked(ranked: ArrayLike, *, k_prime: int, num_labels: int) -> Boo
 
 
 def fixed_permutation(count: int) -> Ints:
-    """(count,) a permutation that depends on the number of draws alone.
-
-    >>> fixed_permutation(6)
-    array([1, 2, 3, 0, 5, 4])
-    """
+    """(count,) a permutation that depends on the number of draws alone."""
     order: Ints = np.argsort(np.random.PCG64(count).random_raw(count), kind="stable")
     return order
 
 
 def check_order(votes: NDArray[Any], rule: Rule, num_labels: int) -> None:
-    """Raises `InvalidInputError` if the rows cannot be independent draws in the order in which they were drawn.
-
-    Independent draws are refused with a probability of at most 1e-9.
-    """
+    """Raises `InvalidInputError` if the rows can hardly be independent draws in their order (level 1e-9)."""
     if (found := out_of_order(votes, rule, num_labels, _REFUSED)) is not None:
         raise InvalidInputError(
             f"the rows of votes are not in the order in which they were drawn: label {found[0]} has {found[1]} hits in "
@@ -114,9 +102,8 @@ def check_order(votes: NDArray[Any], rule: Rule, num_labels: int) -> None:
 def out_of_order(votes: NDArray[Any], rule: Rule, num_labels: int, level: float) -> tuple[int, int, int] | None:
     """A label with its hits and runs that show that rows are not independent draws in their order; None without one.
 
-    The labels with the most even counts each have a number of runs, rows in a row that all hit it or all miss it. Given
-    the rows, every order of independent ones is equally likely, so the number of runs has a known distribution. Too few
-    runs (sorted rows) or too many (rows in rotation) are found; in independent draws with probability at most `level`.
+    Given the rows, every order of independent ones is equally likely. So the number of runs, rows in a row that all hit
+    a label or all miss it, has a known distribution: too few or too many have probability `level` at most.
     """
     hits = rule.sets(np.atleast_1d(votes), num_labels)
     counts = hits.sum(axis=0)
@@ -161,8 +148,7 @@ def _log_choose(n: int, k: Ints) -> Floats:
 def rival_mass(chosen: Ints, weights: Floats | None, mass: Floats, labels: Ints, k: int) -> Floats:
     """(sizes, k, k') the most mass that {H_T >= l} can have, by e - 1, v - 1 and l - 1, where |V| = s = k - e + 1.
 
-    It is 0 where v > s, and for a size that is certain. `chosen` has the k' labels of each draw, `mass` the mass of the
-    draws that hit each label; `weights` are the probabilities of the rows where these are all possible votes.
+    It is 0 where v > s, and for a certain size. `chosen` has the k' labels of each draw, `mass` that of each label.
     """
     outside = np.delete(np.arange(len(mass)), labels)
     ranked = outside[np.argsort(-mass[outside], kind="stable")]
@@ -180,8 +166,7 @@ def rival_mass(chosen: Ints, weights: Floats | None, mass: Floats, labels: Ints,
 def _mass_by_rank(places: Ints, weights: Floats | None, mass: Floats, most: int) -> Floats:
     """(most, most, k') the least of the three bounds, by the s - v labels ranked before T, v - 1 and l - 1.
 
-    `places` (draws, k') are the ranks of hits outside L from 0, negative on L; `mass` that of each label outside L,
-    downwards; `most` is the largest s.
+    `places` (draws, k') are the ranks of hits outside L from 0, negative on L; `mass` that of each label, downwards.
     """
     draws, k_prime = places.shape
     hits = np.flatnonzero(places >= 0)
@@ -251,10 +236,9 @@ def count_votes(
     *,
     layers: bool = True,
 ) -> VoteCounts:
-    """The counts of one image, after a check that the votes are such as the rule needs; L may be empty.
+    """The counts of one image whose votes are such as the rule needs; L may be empty.
 
-    With `weights` the rows are all possible votes, each with its probability, instead of draws. `layers` of rivals are
-    counted for `joint` alone.
+    With `weights` the rows are all possible votes, each with its probability. `layers` of rivals are for `joint` alone.
     """
     true = check_labels(labels, num_labels, allow_none=True)
     hits = rule.sets(np.atleast_1d(votes), num_labels)

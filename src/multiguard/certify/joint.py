@@ -71,10 +71,7 @@ def paper_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds, *, secon
 
 
 def jia_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Floats:
-    """The r, (images, sizes), up to which that many labels of L each stay among the top k on their own.
-
-    Each label is certified against the top k of all others, the rest of L included: Theorem 1 with L = {label}.
-    """
+    """The r, (images, sizes), up to which so many labels of L stay each alone: Theorem 1 with L = {label}."""
     sizes = min(group.num_true, rule.k)
     if rule.k > group.num_labels - 1:
         return np.full((group.images, sizes), np.inf)
@@ -115,10 +112,7 @@ def _sides(
 
 
 def joint_radii(group: Group, rule: TopK, alpha: float, bounds: Bounds) -> Floats:
-    """The r, (images, sizes), at which the joint certificate proves each size, all sizes at once.
-
-    Only the sizes that are not certain can be claimed falsely, so alpha is divided among these.
-    """
+    """The r, (images, sizes), at which the joint certificate proves each size; alpha is for those that can fail."""
     sizes = group.uncertain_sizes(rule.k)
     if not sizes:
         return group.with_certain_sizes([], rule.k)
@@ -157,7 +151,7 @@ def _weakest_out(
 ) -> Callable[[Floats], Floats]:
     """A function of r: for each size e the least, over U in L with |U| = d - e + 1, lower bound of max over U of p*.
 
-    The images have d >= 1 labels, a draw hits `k_prime` of them at most; `few` are the levels of subsets of one U.
+    A draw hits `k_prime` of the d >= 1 labels at most; `few` are the levels of subsets of one U.
     """
     if group.num_true <= MOST_SUBSET_LABELS:
         each = [few(group.num_true - e + 1) for e in sizes]
@@ -197,8 +191,8 @@ class SubsetSide:
 def _overlap_side(group: Group, sizes: range, k_prime: int, spend: Spend, bounds: Bounds) -> Callable[[Floats], Floats]:
     """From r a lower bound of max over U of p*, where L has too many labels to try every subset.
 
-    Single labels are combined as in Theorem 1, at no cost in alpha. And since a draw that hits h labels of L hits at
-    least h - (e - 1) of U, the layers of L from e on serve every U.
+    Single labels are combined as in Theorem 1. And since a draw that hits h labels of L hits at least h - (e - 1) of U,
+    the layers of L from e on serve every U.
     """
 
     def terms(e: int) -> tuple[Layers, Layers]:
@@ -227,10 +221,7 @@ def levels(alpha: float, members: int, k_prime: int, smallest: int = 1) -> Float
 
 
 def layer_mass(group: Group, k_prime: int) -> Floats:
-    """(images, 2^d, layers) the mass of the draws that hit at least l labels of each subset of L.
-
-    Bit by bit the index turns from the labels hit into the subset; the last axis counts the hits in common.
-    """
+    """(images, 2^d, layers) the mass of the draws that hit at least l labels of each subset of L, made bit by bit."""
     images, labels = group.images, group.num_true
     layers = min(k_prime, labels)
     mass = np.zeros((images, 1 << labels, layers + 1))

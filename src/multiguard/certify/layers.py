@@ -19,8 +19,8 @@ from multiguard.certify.arguments import Bools, Floats
 class GaussianShift:
     """Scores are Phi^-1(q), and `down` is Phi(score - r).
 
-    What holds at r = `beyond` holds for every r: no finite scores of doubles differ by as much. A law of bets breaks at
-    `furthest` at most, and that r is uncertain by about `spread` over the square root of the draws so far.
+    What holds at r = `beyond` holds for every r of doubles. A law of bets breaks at `furthest` at most, and that r is
+    uncertain by about `spread` over the square root of the draws so far.
     """
 
     beyond: ClassVar[float] = 80.0
@@ -105,10 +105,7 @@ class Layers:
 
     @staticmethod
     def of(probabilities: Floats, weights: Floats, shift: Shift, present: Bools | None = None) -> "Layers":
-        """Layers of these probabilities, (rows, terms, layers), the terms weighted alike in every row.
-
-        present: (terms, layers) which of them there are; all by default.
-        """
+        """Layers of (rows, terms, layers) probabilities, weighted alike in every row; present: (terms, layers)."""
         scores = shift.scores(np.ascontiguousarray(np.moveaxis(probabilities, -1, 0)))
         if present is not None:
             scores = np.where(present.T[:, None, :], scores, -np.inf)
@@ -144,8 +141,8 @@ class Layers:
 def crossing(left: Callable[[Floats], Floats], right: Callable[[Floats], Floats], rows: int, shift: Shift) -> Floats:
     """For each row an r at which left(r) > right(r) was evaluated and found true, so it holds for all smaller r.
 
-    `left` must not rise and `right` must not fall in r. The r returned is the lower end of the last bracket of a
-    bisection, within 1e-10 of the crossing: -inf where left(0) > right(0) fails already, +inf where no r breaks it.
+    `left` must not rise and `right` must not fall in r. It is the lower end of the last bracket of a bisection: -inf
+    where left(0) > right(0) fails already, +inf where no r breaks it.
     """
 
     def holds(r: Floats) -> Bools:
@@ -163,7 +160,7 @@ def crossing(left: Callable[[Floats], Floats], right: Callable[[Floats], Floats]
 def fill(caps: Floats, total: Floats) -> Floats:
     """The most equal layers t_l = min(cap_l, w), (..., layers), with the given total, or all caps if they hold less.
 
-    `up` is concave, so of all layers below `caps` with this sum at most these have the largest sum of up, at every r.
+    `up` is concave, so of all layers below `caps` with this sum these have the largest sum of up, at every r.
     """
     count = caps.shape[-1]
     ascending = np.sort(caps, axis=-1)

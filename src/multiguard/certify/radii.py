@@ -121,11 +121,11 @@ def certified_radii(
             need a number fixed beforehand. "enumerated" is the one method of a `BandAblation`.
         num_labels: c, the number of labels there are; boolean votes have it.
 
+    >>> from multiguard.certify import TopK, Uniform
     >>> draws = np.random.default_rng(0)
     >>> ranked = draws.permutation([[0, 1]] * 90 + [[1, 2]] * 10)  # 100 draws, the best label first
     >>> certified_radii(ranked, [0], TopK(k=1, k_prime=1), sigma=0.5, num_labels=3).true.round(1)
     array([0.3])
-    >>> from multiguard.certify import Uniform
     >>> certified_radii(ranked, [0], TopK(k=1, k_prime=1), noise=Uniform(0.5), num_labels=3).true.round(3)
     array([0.265])
     """
@@ -156,6 +156,7 @@ def certified_radii_batch(
     are as in `certified_radii`, `votes` and `labels` one entry per image. Without labels `true` is empty. `progress` is
     called with 1 for each image that is done.
 
+    >>> from multiguard.certify import TopK
     >>> images = [np.random.default_rng(0).permutation([[0], [0], [1]] * 30), [[2]] * 90]
     >>> radii = certified_radii_batch(images, [[0], [2]], TopK(k=1, k_prime=1), num_labels=3, sigma=0.5)
     >>> [each.true.round(3).tolist() for each in radii]
@@ -191,6 +192,7 @@ def exact_radii(
     of the `probabilities`, which sum to 1. The other arguments are as in `certified_radii`, the method "joint" by
     default; neither a method that bets nor a `BandAblation` has exact radii.
 
+    >>> from multiguard.certify import TopK
     >>> sets = np.eye(2, dtype=bool)  # {0} with probability 0.9, {1} with probability 0.1
     >>> exact_radii(sets, [0.9, 0.1], [0], TopK(k=1, k_prime=1), sigma=1.0).true.round(4)
     array([1.2816])
@@ -302,10 +304,7 @@ def _radii(noise: SampledNoise, true: Floats, false: Floats | None) -> Radii:
 def solve(
     counts: Sequence[VoteCounts], rule: Rule, bounds: Bounds, noise: Noise, alpha: float, method: Method | None
 ) -> list[Radii]:
-    """The radii of each image; images with equally many labels are solved together.
-
-    Without a method every image has one label, and the only claim is that this label is returned.
-    """
+    """The radii of each image; without a method each has one label, and the only claim is that it is returned."""
     sampled, radii = check_sampled(noise), dict[int, Radii]()
     for indices in equal_groups(counts, rule):
         group = Group([counts[i] for i in indices], sampled.shift)
@@ -403,9 +402,7 @@ def largest_radius(
 ) -> float:
     """The radius that this number of draws proves if all of them agree on one label; -inf if they prove nothing.
 
-    `method` is the one that will certify them; None for the default of this number of draws.
-
-    >>> from multiguard.certify import Gaussian
+    >>> from multiguard.certify import Gaussian, TopK
     >>> round(largest_radius(1000, TopK(k=1, k_prime=1), 10, Gaussian(0.5), 0.001), 2)
     1.22
     """
@@ -422,6 +419,7 @@ def largest_radius(
 def fewest_draws(rule: Rule, num_labels: int, alpha: float, method: Method | None = None) -> int:
     """The fewest draws that prove anything by a method if all of them agree on one label.
 
+    >>> from multiguard.certify import TopK
     >>> fewest_draws(TopK(k=1, k_prime=1), 10, 0.001), fewest_draws(TopK(k=1, k_prime=1), 10, 0.001, "coupled")
     (12, 30)
     """

@@ -99,10 +99,7 @@ class _Rule(ABC):
             )
 
     def sets(self, votes: NDArray[Any], num_labels: int) -> Bools:
-        """(draws, num_labels) the labels of each draw, from boolean votes, or the k' best of ranked ones.
-
-        Raises `InvalidInputError` unless each draw has k' different labels; without k' votes are sets of any size.
-        """
+        """(draws, num_labels) the labels of each draw, from boolean votes, or the k' best of ranked ones."""
         if self.k_prime is None and votes.dtype != np.bool_:
             raise InvalidInputError(
                 f"the threshold rule needs the set of each draw, boolean (draws, num_labels), got {votes.dtype} "
@@ -140,10 +137,7 @@ class _Rule(ABC):
         return np.asarray(self.sets(votes, num_labels).sum(axis=0))
 
     def returned(self, votes: NDArray[Any], num_labels: int) -> tuple[int, ...]:
-        """The labels that g returns according to these draws, most hits first; ties go to the smaller index.
-
-        They may be none, or fewer than k if the draws hit fewer: of labels without a hit nothing is known.
-        """
+        """The labels that g returns by these draws, most hits first, ties by index; none without a hit."""
         hits, needed = self.hits(votes, num_labels), self.needed(len(votes))
         order = np.argsort(-hits, kind="stable")[: self.k]
         return tuple(int(label) for label in order if hits[label] >= needed)
@@ -155,10 +149,7 @@ class _Rule(ABC):
         return tuple(votes[0, :count].tolist()) if votes.shape[1] >= count else None
 
     def returned_by(self, scores: NDArray[Any], limit: float | None = None) -> Bools:
-        """(rows, c) the labels of the k or k' largest scores, ties by index; or with a score of at least t, or `limit`.
-
-        `limit` is the score that means t.
-        """
+        """(rows, c) the labels of the k or k' largest scores, ties by index; or of at least t, or `limit`."""
         if (count := self.k or self.k_prime) is None:
             return np.asarray(scores >= (self.t if limit is None else limit))
         marked = np.zeros(scores.shape, dtype=np.bool_)

@@ -1,15 +1,10 @@
 """log K, the wealth of bets against every pair (U, V): lower bounds from the draws of one image.
 
-A course says when bets are chosen and by when they should have reached what they need. It is fixed beforehand: it knows
-nothing of the votes, so K of the first n draws is the same whatever follows.
-
 A draw that hits a labels of S and b labels of T loses psi(a, b) = log g(a, 0) - log g(a, b) to T. Let F(T) be the sum
-over draws. psi is convex in b, so a label adds the more to F the more labels T has already: F is supermodular. It is
-bounded for every T of v labels in two ways, and the lesser one counts (`docs/theory.md` has the proof):
-
-- by the sum of the v largest weights, psi(a, B) / B for each hit on the label, B the hits on all labels T can hold;
-- by counting: exactly for every T among the few labels that come first, and for other T from the best one with a label
-  less. The order is that of earlier draws: stakes follow from these bounds, and must not know the draws to come.
+over draws. psi is convex in b, so F is supermodular. It is bounded for every T of v labels by the sum of the v largest
+weights, psi(a, B) / B for each hit on the label, B the hits on all labels T can hold; and by counting: exactly for
+every T among the few labels that come first, and for other T from the best one with a label less. The order is that of
+earlier draws: stakes follow from these bounds, and must not know the draws to come. `docs/theory.md` has the proof.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -70,7 +65,7 @@ _MOST_SETS, _MOST_HARD, _MOST_COUNTED = 130, 60, 16
 
 @dataclass(frozen=True)
 class Course:
-    """When bets are chosen, and what for.
+    """When bets are chosen, and what for; fixed beforehand: K of the first n draws is the same whatever follows.
 
     S, T and the scores are chosen again after the draws `cuts`, from all draws before; bets should have reached what
     they need by `horizon` of the draws then, and never hurry more than with `least_left` of it left. If `is_eager`,
@@ -105,10 +100,7 @@ def fixed_course(draws: int) -> Course:
 
 
 def settle(blocks: "Sequence[Block]", claims: Sequence[Claim], course: Course) -> list[Claim]:
-    """The same claims with alpha divided again: those without hope have a small part of it.
-
-    Only the draws before the first cut decide, and none of these is bet on.
-    """
+    """The claims with alpha divided again by the draws before any bet: those without hope have a small part."""
     if len(claims) < 2 or not blocks:
         return list(claims)
     hopeful = [bets.is_hopeful for (bets,) in bets_of(blocks[:1], claims, course, far=False)]
@@ -133,10 +125,7 @@ def likely_end(bets: "Sequence[Bets]", radii: Floats, start: int) -> int:
 
 
 def wealth(bets: "Sequence[Bets]", radii: Floats, wanted: Ints, end: int | None = None) -> Floats:
-    """(wanted,) log K of the weakest pair at some of the radii, which rise, all before `end`.
-
-    It is the best value that it had at the end of a step. `bets` are of every block against one claim.
-    """
+    """(wanted,) log K of the weakest pair at some of the radii, before `end`: the best at the end of a step."""
     if not bets or not len(wanted):
         return np.zeros(len(wanted))
     grids = [each.grid(radii) for each in bets]
@@ -161,10 +150,9 @@ def wealth(bets: "Sequence[Bets]", radii: Floats, wanted: Ints, end: int | None 
 
 @dataclass(frozen=True, eq=False)
 class Options:
-    """The bets that are tried for one claim in one block: a row for each S and v, S the slower index.
+    """The bets that are tried for one claim in one block: a row for each S and v of `sizes`, S the slower index.
 
-    `sizes` are the v, `ladder` the values of W, `counts` how often each was seen in the draws before the block, `law`
-    what is estimated from that, `scores` its scores, and `ends` about the r at which it breaks.
+    `counts` is how often each value of W was seen, `law` what is estimated from that, `ends` the r at which it breaks.
     """
 
     sizes: tuple[int, ...]
@@ -176,10 +164,7 @@ class Options:
 
 
 class Block:
-    """The draws from one cut, `first`, to the next, `planned`, or to the `last` one, and what the draws before it say.
-
-    `order` has the labels of L, those with the most hits before the cut first; `members`, (sets, d), the S tried.
-    """
+    """The draws from one cut, `first`, to the next, `planned`, or to the `last` one, and what those before say."""
 
     def __init__(self, draws: Draws, ends: tuple[int, int], planned: int, game: Game, claims: Sequence[Claim]) -> None:
         (self.first, self.last), self.planned = ends, planned
@@ -204,11 +189,7 @@ class Block:
         self.known: dict[int, Options] = {}
 
     def options(self, claim: Claim) -> Options:
-        """What may be bet on, counted in the draws before for a T that is hard to refute.
-
-        A bet made for one T may lose to another. So the counts up to each W lie halfway between the hardest T and the
-        largest of any T.
-        """
+        """What may be bet on: the counts lie halfway between those of the hardest T and the largest of any T."""
         into = self.into(claim)
         if into not in self.known:
             prepare([(self, into)])
@@ -239,10 +220,7 @@ class Block:
         return sizes, ladder, counts.reshape(ladder.order.shape), np.tile(unseen, len(self.members))[:, None]
 
     def _table(self, into: int, sizes: tuple[int, ...]) -> tuple[Floats, tuple[int, ...]]:
-        """(b by T by a, S) how often draws before hit a and b labels, for T of each size, the likeliest first.
-
-        And how many T there are of each size.
-        """
+        """(b by T by a, S) how often draws before hit a and b labels, and how many T there are of each size."""
         few = [v if into else 0 for v in sizes if v <= _MOST_COUNTED]
         low, rows = into - few[-1], self._pattern[: self.first]
         shape = self._overlap.shape[1], self.game.most_out + 1
@@ -356,8 +334,7 @@ def fair(scores: Floats, ends: Floats, gaps: Floats, least: Floats, r: Floats, s
 class Bets:
     """The bets in one block: for each U in `outs`, (sets U, d), the S and v expected to reach the largest r.
 
-    Of each U and option `inside` has whether S lies within U, and `reached` up to which r it is expected to reach what
-    is needed; negative without hope.
+    `inside` says whether S lies within U, and `reached` up to which r it is expected to suffice; negative without hope.
     """
 
     is_hopeful: bool
@@ -394,10 +371,7 @@ class Bets:
         return radii[np.unique(listed[(listed < len(radii))])]
 
     def gains(self, grid: Floats, at: Ints, before: Floats) -> tuple[Floats, Floats]:
-        """(sets U, radii) the most that every pair gains at the end of a step, and what it has gained at the last.
-
-        `at`, (radii,), are the places in `grid` of the bets, and `before`, (sets U, radii), is the wealth so far.
-        """
+        """(sets U, radii) the most that every pair gains by a step's end, and by the last, from `before` on."""
         rows = self.chosen[:, None] * len(grid) + at
         pairs, which = np.unique(rows, return_inverse=True)
         which = which.reshape(rows.shape)
@@ -458,10 +432,7 @@ def subsets(labels: int, size: int) -> Ints:
 
 @cache
 def near_sets(windows: tuple[tuple[int, int, int], ...]) -> tuple[Floats, tuple[int, ...]]:
-    """(labels, sets) every set of a size from each window, and how many sets each has.
-
-    A window is its first label, how many labels it has, and how many a set has.
-    """
+    """(labels, sets) every set from each window: its first label, its labels, the size; and how many each has."""
     blocks = []
     for first, near, size in windows:
         block = np.zeros((max(first + near for first, near, _ in windows), comb(near, size)))
@@ -513,11 +484,7 @@ def near_labels(v: int, most: int, *sizes: int) -> int:
 
 
 def count_sets(rows: Ints, hits: Ints, sets: Floats, shape: tuple[int, int]) -> Floats:
-    """(rows, hits, sets) how many draws of each row hit 0, 1, 2, ... labels of each set.
-
-    `rows` is the row of each draw, `hits` the labels that it hits as bits, `sets` (labels, sets) 1 for each member, and
-    `shape` the number of rows and of numbers of hits.
-    """
+    """(rows, hits, sets) how many draws of each row hit 0, 1, 2, ... labels of each set; `hits` are bits."""
     labels, columns = sets.shape
     kinds, count = np.unique(rows << labels | hits, return_counts=True)
     own = ((kinds[:, None] >> np.arange(labels) & 1).astype(np.float64) @ sets).astype(np.int64)
@@ -535,8 +502,7 @@ def hit_bits(draw: Ints, place: Ints, labels: int, draws: int) -> Ints:
 class Tally:
     """The least that a pair with one S and any V gains in a block, step by step.
 
-    T is the v labels of V that come last in the order of the earlier draws. `hits_in`, (steps, a), counts the draws
-    that hit a labels of S; `losses` is the most that any T has lost, None without T.
+    `hits_in`, (steps, a), counts the draws that hit a labels of S; `losses` is the most that any T has lost.
     """
 
     def __init__(self, hits_in: Ints, losses: "Losses | None" = None) -> None:
@@ -553,9 +519,8 @@ class Tally:
 class Losses:
     """The most that any T of v labels has lost, step by step.
 
-    `row` is the step of each draw and its hits on S, step * depth + a; `hits` is B, its hits on the labels that T can
-    hold, at most v. `draw` and `place` belong to each such hit, by the order of the earlier draws; T can hold
-    `labels`. `shape` is the number of steps, of a and of B.
+    `row` is the step of each draw and its hits on S, step * depth + a; `hits` is B, at most v. `draw` and `place`
+    belong to each hit on one of the `labels` that T can hold. `shape` is the number of steps, of a and of B.
     """
 
     def __init__(
