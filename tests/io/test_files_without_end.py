@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 import pytest
 from tests.evaluate.votes_cases import random_votes
-from tests.pipeline.tiny_run import command
 
 from multiguard.data import DataConfig, open_dataset, read_image
 from multiguard.errors import DataError, MultiGuardError
@@ -117,16 +116,6 @@ def test_forged_source(tmp_path, forged):
     except MultiGuardError:
         return
     assert {*forged} <= {"images", "seed"}
-
-
-def test_commands(tmp_path, monkeypatch):
-    """A recipe and a list of labels that are pipes are one line, not a wait."""
-    monkeypatch.chdir(tmp_path)
-    os.mkfifo("pipe.yaml")
-    with limit(60):
-        for arguments in (["run", "pipe.yaml"], ["vote", "--model", "timm:x", "--labels", "pipe.yaml", "--out", "v"]):
-            code, _, err = command(*arguments, *(["--data", "digits"] if arguments[0] == "vote" else []))
-            assert (code, err.count("\n")) == (2, 1), err
 
 
 def test_read_lines(tmp_path):

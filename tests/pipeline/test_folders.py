@@ -1,7 +1,6 @@
 """Crashes, races and files of others: every command that writes leaves one consistent set, and only its own."""
 
 import csv
-import errno
 import os
 import subprocess
 import sys
@@ -190,26 +189,6 @@ def test_two_writers(tmp_path, commands, monkeypatch, name):
     before = state(tmp_path)
     work(tmp_path, 3)
     assert state(tmp_path).keys() == before.keys()
-
-
-@pytest.mark.parametrize("at", [HEADS, LAST], ids=["head", "last"])
-@pytest.mark.parametrize("name", LAST)
-@pytest.mark.filterwarnings("ignore::multiguard.io.lock.NoLocksWarning")
-def test_two_writers_without_locks(tmp_path, commands, monkeypatch, name, at):
-    """Without locks two writers share no file: in the end the files are of one of them."""
-
-    def no_locks(handle, how):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr("fcntl.flock", no_locks)
-    work = commands[name]
-    first = Blocked(monkeypatch, lambda: work(tmp_path, 3, force=True), at[name])
-    work(tmp_path, 4, force=True)
-    first.finish()
-    assert first.error is not None
-    check_consistent(tmp_path)
-    work(tmp_path, 4, force=True)
-    check_consistent(tmp_path)
 
 
 SECOND = """

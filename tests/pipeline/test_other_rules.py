@@ -46,18 +46,6 @@ def test_threshold_run(sets):
     assert "plotly" in (home / "run/report.html").read_text(encoding="utf-8")
 
 
-def test_other_threshold_same_votes(sets):
-    """Another threshold takes the votes that are there."""
-    home, _ = sets
-    before = state(home / "run/votes")
-    code, out, err = run(home, SETS, "--set", "certify.threshold=0.7", "--until", "certify")
-    assert code == 0, err
-    assert "vote: skipped" in out
-    assert "certify: running" in out
-    assert state(home / "run/votes") == before
-    assert read_certificates(home / "run/certificates").certificates.config.rule.t == 0.7
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -14,7 +14,7 @@ from toy import Images, linear
 
 from multiguard.certify import Gaussian, Threshold, TopK, settled_by_betting
 from multiguard.data.image import image_hash
-from multiguard.errors import InvalidInputError, VotesError
+from multiguard.errors import InvalidInputError
 from multiguard.models import load
 from multiguard.smooth import AdaptivePlan, Smoother, schedule, vote_dataset
 from multiguard.votes import LabelSets, read_votes
@@ -70,16 +70,6 @@ def test_stopping_draws(tmp_path, plan, labelled):
         assert same
 
 
-@pytest.mark.parametrize(("shard_images", "batch_size"), [(1, 7), (4, 512), (100, 1)])
-def test_shards_and_batches(tmp_path, shard_images, batch_size):
-    """Votes do not depend on shards or batches."""
-    images = Images(9)
-    vote_dataset(smoother(), images, tmp_path / "a", adaptive=TOP_K, noise_seed=0)
-    other = smoother(batch_size=batch_size)
-    vote_dataset(other, images, tmp_path / "b", adaptive=TOP_K, noise_seed=0, shard_images=shard_images)
-    assert same_votes(tmp_path / "a", tmp_path / "b")
-
-
 @pytest.mark.parametrize("killed", [False, True])
 def test_processes(tmp_path, monkeypatch, killed):
     """Other processes decide the same, and if one of them is killed this one decides."""
@@ -119,16 +109,6 @@ def test_recorded_plan(tmp_path):
     vote_dataset(smoother(SETS), Images(2), tmp_path / "b", adaptive=proof, noise_seed=0)
     run = read_votes(tmp_path / "b").provenance
     assert run.stopping == {"radii": (0.1,), "alpha": 0.001, "forecast_margin": None, "threshold": 0.5}
-
-
-def test_other_plan(tmp_path):
-    """Another plan is another run."""
-    vote_dataset(smoother(), Images(2), tmp_path, adaptive=TOP_K, noise_seed=0)
-    for changed in (replace(TOP_K, radii=(0.1,)), replace(TOP_K, rule=TopK(2, 1))):
-        with pytest.raises(VotesError, match="another run: stopping differ"):
-            vote_dataset(smoother(), Images(2), tmp_path, adaptive=changed, noise_seed=0)
-    with pytest.raises(VotesError, match="another run: stops and stopping differ"):
-        vote_dataset(smoother(), Images(2), tmp_path, draws=300, noise_seed=0)
 
 
 @pytest.mark.parametrize("labelled", [True, False])
@@ -171,13 +151,6 @@ def test_extension_of_changed_images(tmp_path, plan):
 
 def array(votes) -> np.ndarray:
     return votes.packed if isinstance(votes, LabelSets) else votes
-
-
-def test_progress(tmp_path):
-    """Progress counts the images that have stopped."""
-    calls: list[tuple[int, int]] = []
-    vote_dataset(smoother(), Images(9), tmp_path, adaptive=TOP_K, noise_seed=0, progress=lambda *c: calls.append(c))
-    assert calls == [(done, 9) for done in range(1, 10)]
 
 
 @PLANS

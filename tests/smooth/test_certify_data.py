@@ -21,8 +21,6 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from multiguard import MultiGuardError, Smoother, Threshold, TopK, read_certificates, read_votes
-from multiguard.data import DigitsDataset
-from multiguard.models import load
 
 FEATURES, LABELS = 8, 4
 ROWS, HOT = make_multilabel_classification(60, FEATURES, n_classes=LABELS, random_state=0, allow_unlabeled=False)
@@ -217,15 +215,6 @@ def test_another_estimator(tmp_path):
         first.certify(TEST, RULE, **options)
 
 
-def test_another_estimator_under_the_same_name(tmp_path):
-    """The name of an estimator does not stand for what it has learnt."""
-    fitted = [OneVsRestClassifier(LogisticRegression(C=c)).fit(ROWS, HOT) for c in (1.0, 0.01)]
-    one, other = (Smoother(load(each, name="mine"), SIGMA, device="cpu") for each in fitted)
-    one.certify(TEST, RULE, out=tmp_path, **QUICK)
-    with pytest.raises(MultiGuardError, match="weights_hash"):
-        other.certify(TEST, RULE, out=tmp_path, **QUICK)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -390,14 +379,6 @@ def test_default_draws():
     assert results.certificates.methods == ("coupled",)
 
 
-def test_adaptive_draws():
-    """On request each input takes the draws that it needs."""
-    options = {"draws": "adaptive", "max_draws": 1000, "progress": False}
-    results = Smoother(network(), SIGMA, device="cpu").certify(TEST, RULE, **options)
-    assert results.provenance["stops"][-1] == 1000
-    assert len(set(results.certificates.draws)) > 1
-
-
 def test_without_labels():
     """Without labels, pilot draws choose those that are certified."""
     results = Smoother(network(), SIGMA, device="cpu").certify((TEST[0], None), RULE, **QUICK)
@@ -440,14 +421,6 @@ def test_bad_inputs():
     results = smoother.certify((rows, TEST[1]), RULE, on_error="record", **QUICK)
     assert [failure.image_id for failure in results.certificates.failures] == ["0", "2"]
     assert "2 of 6 inputs could not be voted on" in repr(results)
-
-
-def test_our_dataset():
-    """A dataset of ours is certified with its own names."""
-    digits = DigitsDataset("test", images=3)
-    smoother = Smoother(lambda x: x.flatten(1)[:, :10], 0.5, labels=digits.label_names, device="cpu")
-    results = smoother.certify(digits, RULE, **QUICK)
-    assert results.certificates.ids == tuple(digits.ids)
 
 
 def test_several_processes(monkeypatch, tmp_path):

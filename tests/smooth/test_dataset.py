@@ -40,15 +40,6 @@ def test_shards_and_batches(tmp_path, shard_images, batch_size):
         assert votes.labels[position] == sample.labels
 
 
-def test_subset(tmp_path):
-    """A part of a dataset gets the same votes."""
-    vote_dataset(smoother(), Images(6), tmp_path / "all", draws=10, noise_seed=4)
-    vote_dataset(smoother(), Images(2, first=3), tmp_path / "part", draws=10, noise_seed=4)
-    every, part = read_votes(tmp_path / "all"), read_votes(tmp_path / "part")
-    assert part.ids == every.ids[3:5]
-    assert all(np.array_equal(part.ranked(i), every.ranked(3 + i)) for i in range(2))
-
-
 def test_resume(tmp_path):
     """An interrupted run resumes without touching finished shards, and ends with the same files."""
     options = {"draws": 20, "noise_seed": 0, "shard_images": 2}
@@ -85,14 +76,6 @@ def test_resume_without_seed(tmp_path, seed):
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     with pytest.raises(VotesError, match="another run: noise_seed differs"):
         vote_dataset(smoother(), Images(7), tmp_path / "a", **options, noise_seed=drawn + 1)
-
-
-def test_progress(tmp_path):
-    """Progress counts images; a finished run draws nothing again."""
-    calls: list[tuple[int, int]] = []
-    for _ in range(2):
-        vote_dataset(smoother(), Images(3), tmp_path, draws=5, noise_seed=0, progress=lambda *c: calls.append(c))
-        assert calls == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize(
@@ -149,18 +132,6 @@ def test_provenance_in_manifest(tmp_path):
     }
     assert {key: stored[key] for key in expected} == expected
     assert set(stored["versions"]) >= {"multiguard", "torch", "numpy", "python"}
-
-
-def test_threshold_votes(tmp_path):
-    """Sets are stored like ranks, with their rule."""
-    images, one = Images(4), smoother(k_max=None, score_threshold=0.4)
-    vote_dataset(one, images, tmp_path, draws=10, noise_seed=4, shard_images=3)
-    votes = read_votes(tmp_path)
-    assert (votes.provenance.rule, votes.provenance.score_threshold, votes.provenance.k_max) == ("threshold", 0.4, None)
-    for position, sample in enumerate(images):
-        assert np.array_equal(
-            votes.hits(position), one.votes(sample.image, 10, noise_seed=4, image_id=sample.id).hits()
-        )
 
 
 @pytest.mark.parametrize(

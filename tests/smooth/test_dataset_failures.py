@@ -9,7 +9,7 @@ from torch import Tensor
 from toy import Images, linear
 
 from multiguard.data.sample import Sample
-from multiguard.errors import DataError, ImageError, ImageFailure, InvalidInputError, ModelError, VotesError
+from multiguard.errors import DataError, ImageError, InvalidInputError, ModelError, VotesError
 from multiguard.models import load
 from multiguard.smooth import Smoother, vote_dataset
 from multiguard.votes import read_votes
@@ -20,33 +20,6 @@ KINDS = {"fixed": FIXED, "pilot": {**FIXED, "pilot_draws": 7}, "adaptive": {**FI
 
 def smoother() -> Smoother:
     return Smoother(linear(), sigma=0.5, k_max=3, device="cpu", batch_size=16)
-
-
-@pytest.fixture(scope="module")
-def complete(tmp_path_factory):
-    """The votes of runs without failures."""
-    folder = tmp_path_factory.mktemp("complete")
-    for kind, options in KINDS.items():
-        vote_dataset(smoother(), Images(8), folder / kind, **options)
-    return {kind: read_votes(folder / kind) for kind in KINDS}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("broken", [{4}, {0, 2}, {3, 4, 5}, {0, 1, 2, 6, 7}])
-def test_votes_of_the_others(tmp_path, complete, kind, broken):
-    """The other images have the votes of a run without failures."""
-    calls: list[tuple[int, int]] = []
-    images = Images(8, unreadable=broken)
-    record = {"on_error": "record", "progress": lambda *c: calls.append(c)}
-    vote_dataset(smoother(), images, tmp_path, **KINDS[kind], **record)
-    some, every = read_votes(tmp_path), complete[kind]
-    assert some.failures == tuple(ImageFailure(f"image-{i}", "cannot be decoded") for i in sorted(broken))
-    assert some.ids == tuple(f"image-{i}" for i in range(8) if i not in broken)
-    for position, image_id in enumerate(some.ids):
-        row, other = some.row(position, adaptive=True), every.row(int(image_id[-1]), adaptive=True)
-        assert np.array_equal(row.ranked, other.ranked)
-        assert (row.labels, row.image_hash) == (other.labels, other.image_hash)
-    assert calls == [(done, 8) for done in range(1, 9)]
 
 
 def test_stop_and_record(tmp_path):
@@ -110,12 +83,6 @@ def test_no_usable_image(tmp_path, count):
     """A dataset without a usable image is refused."""
     with pytest.raises((DataError, InvalidInputError), match="'generated'"):
         vote_dataset(smoother(), Images(count, unreadable={0, 1}), tmp_path, **FIXED, on_error="record")
-
-
-def test_unknown_choice(tmp_path):
-    """`on_error` is stop or record."""
-    with pytest.raises(InvalidInputError, match="on_error must be one of stop, record, not 'skip'"):
-        vote_dataset(smoother(), Images(2), tmp_path, **FIXED, on_error="skip")
 
 
 class Floats(Images):

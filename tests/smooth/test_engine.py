@@ -1,6 +1,5 @@
 """One batch gives the votes of its rows: bits and ranks, compiled or not, whatever threads and callers do meanwhile."""
 
-import itertools
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,6 @@ from multiguard.certify import TopK
 from multiguard.errors import ModelError
 from multiguard.models import load
 from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, LivePrediction, Smoother, engine, torch_engine
-from multiguard.votes import LabelSets
 
 SOURCES = pytest.mark.parametrize("source", [HOST_PHILOX, DEVICE_PHILOX])
 IMAGES = {f"{i}": np.random.default_rng(i).random((3, 4, 4), dtype=np.float32) for i in range(8)}
@@ -38,13 +36,6 @@ def test_both_engines(labels, dtype):
         assert table.dtype == other.dtype
         assert np.array_equal(table[finite], other[finite])
         assert np.array_equal(table[:, -1], other[:, -1])
-
-
-def test_every_byte():
-    """Every bit pattern of a byte is packed and unpacked again."""
-    patterns = np.array(list(itertools.product([0.0, 1.0], repeat=8)), dtype=np.float32)
-    table = engine.pack_labels(patterns, 0.5)
-    assert np.array_equal(LabelSets(table[:, :1].copy(), 8).hits(), patterns > 0.5)
 
 
 @SOURCES
@@ -116,13 +107,6 @@ def test_compiled_ranks():
     assert np.array_equal(plain, compiled)
 
 
-@pytest.mark.usefixtures("eager_backend")
-def test_compiled_sets():
-    """The same for sets."""
-    plain, compiled = compiled_pair(score_threshold=0.55)
-    assert np.array_equal(plain.packed, compiled.packed)
-
-
 class InPlace(nn.Module):
     """Negates its input in place, as an in-place first layer may."""
 
@@ -161,16 +145,6 @@ def test_graph_limit(monkeypatch, compiled):
         return
     with pytest.raises(ModelError, match=r"image '5'.*2 image shapes.*one size"):
         streamed(one, images, 4)
-
-
-@pytest.mark.usefixtures("eager_backend")
-def test_graphs_per_smoother():
-    """A second compiled smoother does not use up the graphs of the first."""
-    f = load(nn.Flatten(), labels=[str(i) for i in range(3)], output="logits")
-    with torch._dynamo.config.patch(error_on_recompile=True):
-        for sigma in (0.25, 0.5):
-            smoother = Smoother(f, sigma=sigma, device="cpu", noise_source=DEVICE_PHILOX, compile=True)
-            assert len(smoother.votes(np.zeros(3), 4, noise_seed=0, image_id="a")) == 4
 
 
 def noisy_inputs(sigma: float, **options) -> np.ndarray:

@@ -36,12 +36,6 @@ def provenance(one: Smoother, images: Images | None = None, *, labelled: bool = 
     return VoteRun(one, images, **how).provenance
 
 
-def test_same_run():
-    """The same run has the same provenance."""
-    assert provenance(smoother()).differences(provenance(smoother())) == []
-    assert provenance(smoother(mean=[0.5] * 3)).differences(provenance(smoother(mean=[0.5] * 3))) == []
-
-
 @pytest.mark.parametrize("options", [{"mean": [0.5] * 3}, {"std": [0.5] * 3}])
 def test_normalisation(options):
     """Another normalisation is another run."""
@@ -153,12 +147,6 @@ def test_label_names(tmp_path):
         vote_dataset(other, Images(3), tmp_path, draws=5, noise_seed=0)
 
 
-def test_empty_dataset():
-    """A dataset without images is refused."""
-    with pytest.raises(InvalidInputError, match="'generated' is empty"):
-        provenance(smoother(), Images(0))
-
-
 def test_unnamed_function(tmp_path):
     """A function needs a name of its own."""
 
@@ -192,10 +180,3 @@ def test_tf32(backend, field):
             assert getattr(provenance(smoother()), field) is allowed
     finally:
         backend.allow_tf32 = before
-
-
-def test_compiled():
-    """Compilation of the classifier and of its noise is recorded."""
-    one = smoother()
-    compiled = Smoother(one.classifier, sigma=0.5, device="cpu", compile=True)
-    assert provenance(compiled).differences(provenance(one)) == ["compiled", "noise_compiled"]

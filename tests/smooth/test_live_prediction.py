@@ -75,19 +75,6 @@ def test_radii_never_fall() -> None:
     assert alone.radii[0] <= radii[1]
 
 
-def test_reused_array() -> None:
-    """The image is the one that was given, whatever is written into its array later."""
-    one = Smoother(lambda x: x.clone(), sigma=0.5, labels=["cat", "dog"], device="cpu")
-    image = np.array([1.0, 0.0])
-    lives = [LivePrediction(one, given, TopK(1, 1), pilot_draws=20, noise_seed=0) for given in (image, image.copy())]
-    for live in lives:
-        live.draw(40)
-    image[:] = [0.0, 9.0]
-    for live in lives:
-        live.draw(40)
-    assert np.array_equal(lives[0].votes, lives[1].votes)
-
-
 def test_any_moment() -> None:
     """A wrong label is confirmed at some moment no more often than alpha, though someone looks again and again."""
     f = Smoother(lambda x: x.clone(), sigma=0.5, k_max=1, labels=list("abcd"), device="cpu", batch_size=512)

@@ -78,18 +78,6 @@ def test_pixel_sets(source, keep):
     assert stats.chisquare(np.bincount(pairs, minlength=len(known) ** 2)).pvalue > SMALLEST_P
 
 
-@SOURCES
-def test_pixel_positions(source):
-    """In larger images every position is kept as often as it should be, and two sets share as many as they should."""
-    kept = copies(PixelAblation(100, 1024), np.zeros((1, 32, 32), np.float32), 1000, source) != HIDDEN
-    counts = kept.reshape(1000, 1024).sum(axis=0)
-    assert stats.chisquare(counts).pvalue > SMALLEST_P
-    shared = (kept[::2] & kept[1::2]).sum(axis=(1, 2, 3))
-    law = stats.hypergeom(1024, 100, 100)
-    z = (shared.mean() - law.mean()) / (law.std() / np.sqrt(len(shared)))
-    assert 2 * stats.norm.sf(abs(z)) > SMALLEST_P
-
-
 def test_equal_words(monkeypatch):
     """Of equal random words the first positions are kept, so that a draw keeps no more than it should."""
     words = np.array([[3, 1, 3, 3, 2], [7, 7, 7, 7, 7]], dtype=np.uint64)

@@ -11,7 +11,6 @@ from multiguard.errors import ModelError, MultiGuardError
 from multiguard.models import load
 from multiguard.smooth import LivePrediction, Smoother, vote_dataset
 from multiguard.smooth.dataset import VoteRun
-from multiguard.votes import read_votes
 
 LABELS = list("abcde")
 WEIGHTS = torch.randn(48, 5, generator=torch.Generator().manual_seed(0))
@@ -174,13 +173,6 @@ def test_state_since_the_record(tmp_path):
     assert not list(tmp_path.glob("votes/*.parquet"))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_good_model(tmp_path, way, recwarn):
-    """A model that is as it should be votes without a word."""
-    WAYS[way](Smoother(load(good, labels=LABELS, name="good"), sigma=0.5, device="cpu"), tmp_path)
-    assert not list(recwarn)
-
-
 def test_new_weights():
     """New weights between two predictions are no state of the model's own: they are probed and predicted."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 5))
@@ -245,10 +237,3 @@ def test_bytes_as_floats(way, image_size):
     with pytest.raises(MultiGuardError, match=r"must lie in \[0, 1\]"):
         ways[way](image.astype(np.float32))
     ways[way](image)
-
-
-def test_recorded_failures(tmp_path):
-    """Images that cannot be read are no obstacle to the probe, and a model that fails on them is left to the vote."""
-    one = Smoother(load(good, labels=LABELS, name="good"), sigma=0.5, device="cpu")
-    vote_dataset(one, Images(6, unreadable={0, 3}), tmp_path, draws=5, noise_seed=0, on_error="record")
-    assert len(read_votes(tmp_path)) == 4

@@ -13,7 +13,7 @@ from toy import Images, linear
 
 from multiguard.certify import TopK
 from multiguard.data.sample import Sample
-from multiguard.errors import ImageFailure, InvalidInputError, ModelError
+from multiguard.errors import ImageFailure, ModelError
 from multiguard.models import load
 from multiguard.smooth import AdaptivePlan, Smoother, schedule, vote_dataset
 from multiguard.smooth.noise_source import DEVICE_PHILOX
@@ -112,17 +112,6 @@ def test_slow_evaluation(monkeypatch):
     shards = shards_of(Images(40), 2, read)
     assert len(list(ShardVoter(smoother(16), shards, scheme(Slow()), lambda: None))) == 20
     assert read_when_blocked[0] <= 2 * (schedule._MAX_EVALUATING + 2)
-
-
-def test_failed_evaluation():
-    """An error of the evaluator is raised."""
-
-    class Broken(ByNumber):
-        def decided(self, rows):
-            raise InvalidInputError("these votes cannot be evaluated")
-
-    with pytest.raises(InvalidInputError, match="cannot be evaluated"):
-        list(ShardVoter(smoother(), shards_of(Images(8), 8), scheme(Broken()), lambda: None))
 
 
 def test_released_pixels():

@@ -38,12 +38,6 @@ def test_refused_options(name, value):
         smoother(**{name: value})
 
 
-def test_one_kind_of_votes():
-    """Ranked labels and sets exclude each other."""
-    with pytest.raises(InvalidInputError, match="k_max keeps ranked labels and score_threshold makes sets"):
-        smoother(k_max=2, score_threshold=0.5)
-
-
 def test_default_ranks():
     """Ten labels per draw are kept, or all of fewer; NumPy's integers are accepted."""
     assert smoother().settings.k_max == 5

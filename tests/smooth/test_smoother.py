@@ -88,13 +88,6 @@ def test_parts(source, classifier):
     assert np.array_equal(np.concatenate(parts), whole)
 
 
-def test_random_seeds(classifier):
-    """Without a seed, every call draws its own noise."""
-    smoother = Smoother(classifier, sigma=0.5, device="cpu")
-    one, other = (smoother.votes(IMAGE, 50, image_id="a") for _ in range(2))
-    assert not np.array_equal(one, other)
-
-
 def test_run_counts_labels():
     """A run counts unnamed labels by its first image; an empty one needs none."""
     smoother = Smoother(lambda rows: rows[:, :3], sigma=0.5, device="cpu")
@@ -170,16 +163,6 @@ def test_ties():
     f = load(lambda x: torch.zeros(len(x), 40), labels=[str(i) for i in range(40)], output="logits")
     votes = Smoother(f, sigma=1.0, k_max=5, device="cpu").votes(IMAGE, 9, noise_seed=0, image_id="a")
     assert np.array_equal(votes, np.tile(np.arange(5), (9, 1)))
-
-
-@pytest.mark.parametrize(("labels", "dtype"), [(256, np.uint8), (257, np.uint16)])
-def test_vote_bytes(labels, dtype):
-    """A label takes one byte up to 256 labels, two beyond."""
-    f = load(lambda x: x.flip(1), labels=[str(i) for i in range(labels)], output="logits")
-    image = -np.arange(labels, dtype=np.float32)
-    votes = Smoother(f, sigma=1e-3, k_max=2, device="cpu").votes(image, 3, noise_seed=0, image_id="a")
-    assert votes.dtype == dtype
-    assert votes.tolist() == [[labels - 1, labels - 2]] * 3
 
 
 @SOURCES

@@ -15,7 +15,7 @@ from multiguard.errors import ImageFailure, InvalidInputError, ModelError
 from multiguard.models import load
 from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, Smoother, vote_dataset
 from multiguard.smooth.engine import image_array
-from multiguard.smooth.stream import Batch, Job, Segment, Sizer, check_draws, pack
+from multiguard.smooth.stream import Batch, Job, Segment, check_draws, pack
 from multiguard.votes import read_votes
 
 SOURCES = pytest.mark.parametrize("source", [HOST_PHILOX, DEVICE_PHILOX])
@@ -192,14 +192,6 @@ def test_halved_batches(source, options):
     assert set(cramped.sizes[4:]) == {4}
 
 
-def test_halved_small_batch():
-    """A batch below the limit is halved from its own rows."""
-    cramped = Cramped(room=5)
-    smoother = smoother_of(cramped, 64)
-    list(smoother.run([smoother.job(Images(1)[0].image, 10, noise_seed=0, image_id="a")]))
-    assert cramped.sizes == [10, 5, 5]
-
-
 def test_no_memory():
     """No memory for a single row is an error that names the image."""
     with pytest.raises(ModelError, match=r"'cat'.*has no memory for even one noisy image"):
@@ -273,14 +265,6 @@ def test_rows_in_order(plan, size):
     assert all(len({segment.job.image.shape for segment in batch.segments}) == 1 for batch in batches)
 
 
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=8), st.integers(1, 16))
-def test_full_batches(draws, size):
-    """Batches of one shape are full except for the last."""
-    batches = list(pack((all_draws(job_of(i, n)) for i, n in enumerate(draws)), lambda _: size))
-    assert [batch.rows for batch in batches[:-1]] == [size] * (len(batches) - 1)
-    assert sum(batch.rows for batch in batches) == sum(draws)
-
-
 def test_smaller_batches():
     """A batch can be packed again in smaller ones, or split by images and then by halves."""
     (batch,) = pack(map(all_draws, [job_of(0, 5), job_of(1, 4)]), lambda _: 16)
@@ -290,12 +274,6 @@ def test_smaller_batches():
     assert [part.rows for part in halves] == [2, 3, 2, 2]
     assert all_rows(packed) == all_rows(halves) == all_rows([batch])
     assert Batch((Segment(job_of(0, 1), 0, 1),)).parts() == []
-
-
-def test_shrinking_size():
-    """The size is read for each batch, since it may fall."""
-    sizes = iter([8, 4, 4])
-    assert [batch.rows for batch in pack([all_draws(job_of(0, 16))], lambda _: next(sizes))] == [8, 4, 4]
 
 
 def test_lazy_jobs():
@@ -309,14 +287,6 @@ def test_lazy_jobs():
 
     next(pack(jobs(), lambda _: 10))
     assert taken == [0]
-
-
-def test_size_limit():
-    """The limit of rows never rises, and half of a batch is half of the rows that were really run."""
-    sizer = Sizer(64, on_cpu=True)
-    sizer.halve(8)
-    sizer.halve(64)
-    assert sizer.rows(job_of(0, 1)) == 4
 
 
 IMAGE = np.zeros((3, 4, 4), dtype=np.float32)

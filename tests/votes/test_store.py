@@ -31,15 +31,6 @@ def test_round_trip(tmp_path, kind, labels):
         assert found.draws == expected.draws == votes.draws_of(position)
 
 
-def test_ranked_and_labels(tmp_path):
-    """Ranked votes and labels are reached by position, and iteration gives the rows in order."""
-    write(tmp_path, RUN)
-    votes = read_votes(tmp_path)
-    assert votes.labels == tuple(row(RUN, position).labels for position in range(5))
-    assert [found.image_id for found in votes] == list(votes.ids)
-    assert np.array_equal(votes.ranked(3), row(RUN, 3).ranked)
-
-
 def test_memory(tmp_path):
     """Images whose votes are not read are in columns: a thousand more of them are hardly more objects."""
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.votes.vote_runs import KINDS, provenance, row, votes_of
 
-from multiguard.certify import TopK, certified_radii_batch
 from multiguard.data.image import image_hash
-from multiguard.errors import InvalidInputError, VotesError
+from multiguard.errors import InvalidInputError
 from multiguard.votes import LabelSets, VoteRow
 from multiguard.votes.types import check_row, decode_votes, encode_votes, packed_width, vote_dtype
 
@@ -100,26 +99,6 @@ def test_row_of_another_run(kind, change, message):
     check_row(row(run, 0), run)
     with pytest.raises(InvalidInputError, match=message):
         check_row(change(row(run, 0)), run)
-
-
-def test_two_bytes_are_little_endian():
-    """The lower byte comes first, as documented."""
-    assert encode_votes(np.array([[258]], np.uint16)) == b"\x02\x01"
-
-
-def test_other_rule():
-    """Ranked votes are never read as sets, nor sets as ranked votes."""
-    with pytest.raises(VotesError, match=r"threshold rule.*--rule threshold"):
-        _ = row(provenance(**KINDS["threshold"]), 0).ranked
-    with pytest.raises(VotesError, match=r"top-k rule.*k and k_prime"):
-        _ = row(provenance(), 0).hits
-
-
-def test_sets_in_the_mathematics_of_ranks():
-    """The mathematics of ranked votes refuses sets."""
-    sets = LabelSets.from_hits(np.eye(4, dtype=bool)[[0, 1, 2, 3] * 5])
-    with pytest.raises(InvalidInputError, match="ranked votes must be integers"):
-        certified_radii_batch([sets], [[0]], TopK(1, 1), num_labels=4, sigma=0.5)
 
 
 def test_image_hash():
