@@ -21,7 +21,9 @@ from multiguard.io.lock import this_rank
 from multiguard.version import __version__
 
 _MISTAKE = 2
-_RESUMES = ("vote", "run")
+# What happens after a signal.
+_ADVICE = dict.fromkeys(("vote", "run"), "the same command resumes")
+_ADVICE |= {"train": "the finished epochs are kept, and the same command resumes"}
 _PACKAGES = (  # on which numbers may depend
     *("numpy", "scipy", "pyarrow", "pillow", "scikit-learn", "torch", "torchvision", "timm", "transformers"),
     *("onnxruntime", "accelerate", "matplotlib", "msgspec", "typer"),
@@ -116,13 +118,9 @@ class _Commands(TyperGroup):
         except OSError as error:
             raise _exit_with(_system_message(error)) from error
         except KeyboardInterrupt as stopped:
-            raise stopped_exit(stopped, _advice(ctx.invoked_subcommand)) from stopped
-
-
-def _advice(command: str | None) -> str:
-    if command == "train":
-        return "the finished epochs are kept, and the same command resumes"
-    return "the same command resumes" if command in _RESUMES else "nothing is lost: run it again"
+            raise stopped_exit(
+                stopped, _ADVICE.get(ctx.invoked_subcommand, "nothing is lost: run it again")
+            ) from stopped
 
 
 def _exit_with(message: str) -> typer.Exit:

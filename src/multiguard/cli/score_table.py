@@ -10,7 +10,7 @@ from rich.table import Table
 from multiguard.certify.arguments import Floats
 from multiguard.certify.noise import Noise
 from multiguard.cli.console import plain_table
-from multiguard.evaluate import AttackCurve, Attacks, Certificates, Curve, Results, attack_curves
+from multiguard.evaluate import Attacks, Certificates, Curve, Results, attack_curves
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.rounding import count, down_to_digits, percent, plain
 from multiguard.report.words import dataset_title
@@ -40,7 +40,13 @@ def show_scores(written: Results, console: Console) -> None:
     own = [one for one in written.curves if one.config == certificates.config and one.averaging == "mean"]
     for line in [*_heading(written, own[0]), *_left_out_lines(certificates, own[0]), ""]:
         console.print(line)
-    console.print(_score_table(own, certificates), soft_wrap=False)
+    counts = _COUNTS if certificates.config.rule.name == "threshold" else ()
+    table, columns = _table(["certified", ""], own[0].scores.radius)
+    for curve in own:
+        for number, (name, field, text) in enumerate([*(_TRUE if certificates.labelled else _STAY), *counts]):
+            values = getattr(curve.scores, field)
+            table.add_row("" if number else curve.method, name, *(text(values[column]) for column in columns))
+    console.print(table, soft_wrap=False)
     if certificates.config.rule.name == "threshold":
         kind = "true" if certificates.labelled else "predicted"
         console.print(f"\nfloor: {kind} labels returned at least, under any perturbation up to R")
@@ -50,7 +56,14 @@ def show_scores(written: Results, console: Console) -> None:
 def show_attack_curves(attacks: Attacks, console: Console) -> None:
     """Print the averages at a handful of radii: floors rounded down, what attacks reached rounded the other way."""
     for curve in attack_curves(attacks):
-        console.print(_attack_table(curve), soft_wrap=False)
+        stays = curve.goal == "in"
+        table, columns = _table(["labels that stay" if stays else "others that come in"], curve.radius)
+        text = percent if stays else count
+        low, high = (ROUND_FLOOR, ROUND_CEILING) if stays else (ROUND_CEILING, ROUND_FLOOR)
+        for kind, side, rows in (("certified", low, curve.certified), ("reached", high, curve.reached)):
+            for name, values in rows.items():
+                table.add_row(f"{kind}, {name}", *(text(values[column], side) for column in columns))
+        console.print(table, soft_wrap=False)
 
 
 def _heading(written: Results, curve: Curve) -> list[str]:
@@ -86,29 +99,6 @@ def _left_out_lines(certificates: Certificates, curve: Curve) -> list[str]:
     elif not failed:
         lines.append(f"none left out: every image has a {'label' if certificates.labelled else 'predicted label'}")
     return lines
-
-
-def _score_table(curves: Sequence[Curve], certificates: Certificates) -> Table:
-    counts = _COUNTS if certificates.config.rule.name == "threshold" else ()
-    rows = [*(_TRUE if certificates.labelled else _STAY), *counts]
-    radius = curves[0].scores.radius
-    table, columns = _table(["certified", ""], radius)
-    for curve in curves:
-        for number, (name, field, text) in enumerate(rows):
-            values = getattr(curve.scores, field)
-            table.add_row("" if number else curve.method, name, *(text(values[column]) for column in columns))
-    return table
-
-
-def _attack_table(curve: AttackCurve) -> Table:
-    stays = curve.goal == "in"
-    table, columns = _table(["labels that stay" if stays else "others that come in"], curve.radius)
-    text = percent if stays else count
-    low, high = (ROUND_FLOOR, ROUND_CEILING) if stays else (ROUND_CEILING, ROUND_FLOOR)
-    for kind, side, rows in (("certified", low, curve.certified), ("reached", high, curve.reached)):
-        for name, values in rows.items():
-            table.add_row(f"{kind}, {name}", *(text(values[column], side) for column in columns))
-    return table
 
 
 def _table(heads: Sequence[str], radius: Floats) -> tuple[Table, list[int]]:

@@ -114,20 +114,15 @@ def open_voc2007(root: Path, split: str = "test", *, size: int | None = None, di
     """
     if split not in _VOC_SPLITS:
         raise DataError(f"voc2007: {unknown_name('split', split, _VOC_SPLITS)}")
-    home = _find_home(root)
+    homes = (root / "VOCdevkit" / "VOC2007", root / "VOC2007", root)
+    if (home := next((one for one in homes if (one / "ImageSets" / "Main").is_dir()), None)) is None:
+        raise DataError(f"{root}: no VOCdevkit/VOC2007/ImageSets/Main in it; give the folder that contains VOCdevkit")
     ids = [line.split()[0] for line in read_lines(home / "ImageSets" / "Main" / f"{split}.txt")]
     marks = [_read_marks(home, name, split, ids) for name in VOC_LABELS]
     least, images = (0 if difficult else 1), home / "JPEGImages"
     labels = [tuple(index for index, mark in enumerate(marks) if mark[name] >= least) for name in ids]
     files = [ImageFile(name, images / f"{name}.jpg", own) for name, own in zip(ids, labels, strict=True)]
     return FileDataset(f"voc2007 {split}", VOC_LABELS, files, size=size, home=images)
-
-
-def _find_home(root: Path) -> Path:
-    for home in (root / "VOCdevkit" / "VOC2007", root / "VOC2007", root):
-        if (home / "ImageSets" / "Main").is_dir():
-            return home
-    raise DataError(f"{root}: no VOCdevkit/VOC2007/ImageSets/Main in it; give the folder that contains VOCdevkit")
 
 
 def _read_marks(home: Path, name: str, split: str, ids: list[str]) -> dict[str, int]:

@@ -100,11 +100,7 @@ def decode_image(
 
 
 def image_pixels(image: Image.Image, size: int | None = None, *, most_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
-    """A PIL image as (3, height, width), by the rules for files; one whose pixels are unclear raises `ValueError`.
-
-    >>> image_pixels(Image.new("L", (4, 2), 7))[:, 0, 0]
-    array([7, 7, 7], dtype=uint8)
-    """
+    """A PIL image as (3, height, width), by the rules for files; one whose pixels are unclear raises `ValueError`."""
     _check_header(image, most_pixels)
     image = _to_rgb(ImageOps.exif_transpose(image))
     if size is not None and image.size != (size, size):

@@ -31,10 +31,6 @@ class MemoryDataset:
 
     Numbers of any type become float32, in their own unit; only uint8 inputs (channels, height, width) are pixels and
     stay as they are (x / 255 is meant).
-
-    >>> data = MemoryDataset("rows", ["cat", "dog"], 2, lambda index: ([[0.5, 2.0], [1.0, 3.0]][index], ["dog"]))
-    >>> data[1].id, data[1].image, data[1].labels
-    ('1', array([1., 3.], dtype=float32), (1,))
     """
 
     def __init__(
@@ -111,11 +107,7 @@ def as_dataset(data: Any, label_names: Sequence[str], feature_names: Sequence[st
 
 
 def first_input(data: Any, feature_names: Sequence[str] | None = None) -> NDArray[Any]:
-    """The first input of the data that can be used, in whose form the model takes all of them; labels are not read.
-
-    >>> first_input(([[1.0, 2.0], [3.0, 4.0]], [["any"], ["label"]]))
-    array([1., 2.], dtype=float32)
-    """
+    """The first input of the data that can be used, in whose form the model takes all of them; labels are not read."""
     dataset = _open(data, (), feature_names)
     error: DataError = DataError("the data holds no input; give at least one")
     for index in range(len(dataset)):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from multiguard.certify.arguments import Floats
 from multiguard.certify.noise import parse_noise
@@ -132,21 +131,19 @@ def page_again(text: str, main: Results, others: Mapping[str, Results], calibrat
 
 
 def _shown(study: Study, gallery: int | None) -> tuple[list[int], int]:
-    """The images to show, weakest first, and how many of them were drawn at random: a page must open at once."""
-    order = _weakest_first(study)
-    if gallery is not None or len(order) <= _MOST_IMAGES:
-        return order[:gallery].tolist(), 0
-    others = np.random.default_rng(0).choice(order[_WEAKEST:], _MOST_IMAGES - _WEAKEST, replace=False)
-    return [*order[:_WEAKEST].tolist(), *others.tolist()], len(others)
+    """The images to show, and how many of them were drawn at random: a page must open at once.
 
-
-def _weakest_first(study: Study) -> NDArray[np.int64]:
-    """The indices of the images, least certified at the radius shown first, those without labels last."""
+    Those least certified at the radius shown first come first, those without labels last.
+    """
     certificates, radius = study.main.certificates, study.grid[study.start]
     radii, labels = certificates.radii[study.method], certificates.labels.lengths
     images = np.repeat(np.arange(len(radii)), radii.lengths)
     area, each = np.bincount(images, np.maximum(radii.values, 0), len(radii)), np.maximum(labels, 1)
-    return np.lexsort((area / each, certified_sizes(radii, radius) / each, labels == 0))
+    order = np.lexsort((area / each, certified_sizes(radii, radius) / each, labels == 0))
+    if gallery is not None or len(order) <= _MOST_IMAGES:
+        return order[:gallery].tolist(), 0
+    others = np.random.default_rng(0).choice(order[_WEAKEST:], _MOST_IMAGES - _WEAKEST, replace=False)
+    return [*order[:_WEAKEST].tolist(), *others.tolist()], len(others)
 
 
 def _words(study: Study) -> dict[str, Any]:
@@ -201,10 +198,8 @@ def _scores(study: Study) -> dict[str, Any]:
 def _ticks(study: Study) -> Iterator[tuple[int, int]]:
     """The indices on the slider of halves of the typical radius, and how many halves they are."""
     noise = study.main.certificates.noise
-    typical = noise.typical_radius
-    unit = max(1, round(typical / 2)) if noise.whole else typical / 2
-    for index, radius in enumerate(study.grid):
-        half = radius / unit
+    unit = max(1, round(noise.typical_radius / 2)) if noise.whole else noise.typical_radius / 2
+    for index, half in enumerate(study.grid / unit):
         if abs(half - round(half)) < 1e-9:
             yield index, round(half)
 

@@ -296,7 +296,10 @@ def compare_runs(config: ReportConfig, runs: Runs) -> Leaderboard:
         (['before', 'after'], 'after')
     """
     chosen = _chosen(runs, config.methods)
-    first = _baseline(chosen, config.baseline)
+    wanted = config.baseline
+    first = next((name for name in chosen if wanted is None or name == wanted or name.startswith(f"{wanted}, ")), None)
+    if first is None:
+        raise InvalidInputError(unknown_name("baseline", str(wanted), chosen))
     check_alike(runs)
     images = _common_images(runs)
     noise = chosen[first][0].certificates.noise
@@ -366,11 +369,7 @@ def _render(board: Leaderboard) -> str:
 
 
 def difference_words(value: float, low: float, high: float) -> tuple[str, str, str]:
-    """A difference in points, and its interval, whose ends are rounded outwards.
-
-    >>> difference_words(0.0123, -0.0041, 0.0288)
-    ('+1.2', '-0.5', '+2.9')
-    """
+    """A difference in points, and its interval, whose ends are rounded outwards."""
     return _points(value, ROUND_HALF_EVEN), _points(low, ROUND_FLOOR), _points(high, ROUND_CEILING)
 
 
@@ -394,13 +393,6 @@ def _chosen(runs: Runs, methods: Sequence[Method]) -> dict[str, tuple[Results, M
     if len(chosen) < 2:
         raise InvalidInputError("one certificate cannot be compared: name another run, or several methods")
     return chosen
-
-
-def _baseline(chosen: Mapping[str, object], wanted: str | None) -> str:
-    found = next((name for name in chosen if wanted is None or name == wanted or name.startswith(f"{wanted}, ")), None)
-    if found is None:
-        raise InvalidInputError(unknown_name("baseline", str(wanted), chosen))
-    return found
 
 
 def _common_images(runs: Runs) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ Floats32 = NDArray[np.float32]
 Copies = tuple[Floats32, Floats32]  # the image with a random perturbation, and with noise
 Thumbnail = tuple[str, int, int, dict[str, str]]  # a data URI, height and width of the image, and URIs of its copies
 LOOKS = ("perturbed", "noisy")  # illustrations of a perturbation of radius R and of the noise: one random example each
-_AXES, _CHANNELS = (1, 2, 0), (1, 3)
+_AXES, _CHANNELS = (1, 2, 0), (1, 3)  # of images: channels first, grey or RGB
 _LONGEST_SIDE = 128
 _QUALITY = 72
 MOST_ILLUSTRATED = 100  # a page grows by about 10 kB per image
@@ -35,14 +35,9 @@ def make_thumbnails(
 ) -> tuple[dict[str, Thumbnail], dict[str, str]]:
     """A thumbnail of at most 128 pixels per side for each id whose image exists, and why others have none.
 
-    An image whose pixels are not those that were voted on is "replaced", a row of a table and the like "no image".
-
-    Args:
-        images: Where the images are, by id.
-        hashes: The ids, each with the `image_hash` of what was voted on; None if it is unknown.
-        illustrated: A noise and a radius; the first hundred thumbnails have copies with a random perturbation that
-            the noise's attacker can make, and with noise, both at full size.
-        progress: Called with the number of thumbnails done and of all thumbnails.
+    An image of another hash than what was voted on is "replaced", a row of a table and the like "no image". With a
+    noise and a radius the first hundred thumbnails have copies, at full size, with a random perturbation that the
+    noise's attacker can make, and with noise.
     """
     indices = {image_id: index for index, image_id in enumerate(images.ids)}
     made: dict[str, Thumbnail] = {}
@@ -52,7 +47,7 @@ def make_thumbnails(
         if image_id in indices:
             with suppress(DataError):  # the file is missing or broken; the certificate holds without it
                 sample = images[indices[image_id]]
-        if sample is not None and not _is_image(sample):
+        if sample is not None and (sample.image.ndim != len(_AXES) or sample.image.shape[0] not in _CHANNELS):
             others[image_id] = "no image"
         elif sample is not None and expected not in (None, image_hash(sample.image)):
             others[image_id] = "replaced"
@@ -62,11 +57,6 @@ def make_thumbnails(
         if progress is not None:
             progress(done, len(hashes))
     return made, others
-
-
-def _is_image(sample: Sample) -> bool:
-    """Whether the input has the shape of an image: grey or RGB, channels first."""
-    return sample.image.ndim == len(_AXES) and sample.image.shape[0] in _CHANNELS
 
 
 def make_thumbnail(sample: Sample, illustrated: tuple[Noise, float] | None = None, *, seed: int = 0) -> Thumbnail:

@@ -73,11 +73,7 @@ def dataset_title(provenance: Mapping[str, Any]) -> str:
 
 
 def dataset_words(dataset: str, total: int) -> str:
-    """Which images these are: a random sample of a dataset in words, any other by the dataset's name.
-
-    >>> dataset_words("digits test (seed 0), 120 random images (seed 0)", 120)
-    'digits test, 120 random images (seed 0)'
-    """
+    """Which images these are: a random sample of a dataset in words, any other by the dataset's name."""
     sample = _SAMPLE.fullmatch(dataset)
     if sample is None or sample["images"] != str(total) or sample["made"] not in (None, "0"):
         return f"{total} of {dataset}"
@@ -218,8 +214,16 @@ def verdict(attacks: Attacks) -> str:
     broken = {method: len(attacks.broken(method)) for method in attacks.methods}
     seeming = {method: len(attacks.broken(method, surely=False)) - sure for method, sure in broken.items()}
     undecidable = {method: len(attacks.undecidable(method)) for method in attacks.methods}
+    groups: dict[tuple[int, int], list[str]] = {}  # of methods, by their numbers of broken and of tested images
+    for method, count in broken.items():
+        groups.setdefault((count, len(attacks.tested(method))), []).append(method)
+    head = "certificates were broken" if any(broken.values()) else "no certificate was broken"
+    listed = ", ".join(f"{count} of {tested} ({', '.join(methods)})" for (count, tested), methods in groups.items())
+    found = f"{head}: " + listed.replace(" (", " certified images, attacked inside their radius (", 1)
+    if not any(tested for _, tested in groups):
+        found = f"no certificate was tested: none of {len(attacks.images)} images was attacked inside its radius"
     clauses = [
-        _tested_words(attacks, broken),
+        found,
         _counts_after("more seem broken, but there are too few draws to confirm it", seeming),
         _counts_after(f"{attacks.draws} draws could not confirm these as broken in any case", undecidable),
         f"gradients were 0 or not finite at some steps of {attacks.flat} images" if attacks.flat else "",
@@ -230,15 +234,3 @@ def verdict(attacks: Attacks) -> str:
 def _counts_after(words: str, counts: Mapping[Method, int]) -> str:
     listed = ", ".join(f"{count} ({method})" for method, count in counts.items() if count > 0)
     return f"{words}: {listed}" if listed else ""
-
-
-def _tested_words(attacks: Attacks, broken: Mapping[Method, int]) -> str:
-    """The methods grouped by their numbers of broken and of tested images."""
-    groups: dict[tuple[int, int], list[str]] = {}
-    for method, count in broken.items():
-        groups.setdefault((count, len(attacks.tested(method))), []).append(method)
-    if not any(tested for _, tested in groups):
-        return f"no certificate was tested: none of {len(attacks.images)} images was attacked inside its radius"
-    head = "certificates were broken" if any(broken.values()) else "no certificate was broken"
-    listed = [f"{count} of {tested} ({', '.join(methods)})" for (count, tested), methods in groups.items()]
-    return f"{head}: " + ", ".join(listed).replace(" (", " certified images, attacked inside their radius (", 1)

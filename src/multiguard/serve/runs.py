@@ -238,20 +238,12 @@ def _proof(run: Run, found: "AdversarialBatch", radius: float, draws: int) -> di
 
 
 def image_uri(pixels: NDArray[Any], quality: int = _QUALITY) -> str:
-    """The image (3, height, width) as a data URI; values outside [0, 1] are shown as 0 or 1.
-
-    >>> image_uri(np.zeros((3, 2, 2), np.uint8))[:22]
-    'data:image/png;base64,'
-    """
+    """The image (3, height, width) as a data URI, a small one without loss."""
     return data_uri(pixels, "png" if max(pixels.shape[1:]) <= _SMALL else "jpeg", quality)
 
 
 def magnified(delta: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
-    """The perturbation around middle grey, times a factor that is shown: the largest 1, 2 or 5 times 10^n that fits.
-
-    >>> magnified(np.full((3, 1, 1), -0.004, np.float32))[1]
-    100.0
-    """
+    """The perturbation around middle grey, times a factor that is shown: the largest 1, 2 or 5 times 10^n that fits."""
     largest = float(np.abs(delta).max())
     if largest == 0:
         return np.full_like(delta, 0.5), 1.0
