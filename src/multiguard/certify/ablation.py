@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multiguard.certify.additive import STEP_OF_D
+from multiguard.certify.additive import STEP_OF_D, two_digits
 from multiguard.certify.arguments import Floats, Ints, is_whole
 from multiguard.certify.noise import Noise, SampledNoise, Size, check_radius
 from multiguard.errors import InvalidInputError
@@ -166,7 +166,7 @@ class PixelAblation(_Ablation, SampledNoise):
     def size_words(self, radius: float, size: Size | None) -> tuple[str, str] | None:
         """Which fraction of the image they are."""
         what = f" of the image: {plain(radius)} of its {self.pixels} pixels, wherever they are, with any colours."
-        return f"{_percent(radius / self.pixels)} %", what
+        return f"{two_digits(100 * (radius / self.pixels))} %", what
 
     @staticmethod
     def _count(height: int, width: int) -> int:
@@ -226,7 +226,7 @@ class BandAblation(_Ablation):
         part, whole = radius / self.columns, "width of the image"
         if size is not None:
             part, whole = radius * radius / (size[0] * size[1]), f"area of a {size[1]} x {size[0]} image"
-        return f"{_percent(part)} %", f" of the {whole} is inside such a patch, which may show anything."
+        return f"{two_digits(100 * part)} %", f" of the {whole} is inside such a patch, which may show anything."
 
     @staticmethod
     def _count(height: int, width: int) -> int:
@@ -250,8 +250,3 @@ def _up_to_double(numerator: int) -> float:
     nearest = math.ldexp(float(numerator), -_BITS)
     exact = int(math.ldexp(nearest, _BITS))
     return nearest if exact >= numerator else math.nextafter(nearest, math.inf)
-
-
-def _percent(part: float) -> str:
-    """Percent with two digits, rounded down."""
-    return down_to_digits(100 * part, 2) if part > 0 else "0"

@@ -25,15 +25,10 @@ _LEVELS = 255  # steps of a colour value from 0 to 1
 
 
 class _Additive(SampledNoise):
-    """Noises of one width whose attacker adds a perturbation of bounded norm; _one is that of a pixel, black to white.
+    """Noises of one width against perturbations of bounded norm; _one is that of a pixel from black to white."""
 
-    Attributes:
-        _typical: The typical radius for a width of 1.
-        _farthest: The end of the default grid for a width of 1.
-    """
-
-    _typical: ClassVar[float]
-    _farthest: ClassVar[Decimal]
+    _typical: ClassVar[float]  # the typical radius for a width of 1
+    _farthest: ClassVar[Decimal]  # the end of the default grid for a width of 1
 
     @classmethod
     def parse(cls, value: str, size: Size | None) -> Self:
@@ -80,11 +75,18 @@ class _Additive(SampledNoise):
         if size is None:
             return None
         height, width = size
-        step = _LEVELS * self._each(radius, 3 * height * width)
-        share = min(1.0, self._each(radius, 3))
-        one = f"one pixel alone can go {down_to_digits(100 * share, 2) if share > 0 else '0'} % of the way to white"
+        step, share = (
+            two_digits(each)
+            for each in (_LEVELS * self._each(radius, 3 * height * width), 100 * min(1.0, self._each(radius, 3)))
+        )
+        one = f"one pixel alone can go {share} % of the way to white"
         what = f" is how far all colour values of a {width} x {height} image can move at once within this R; {one}."
-        return f"{down_to_digits(step, 2) if step > 0 else '0'} of {_LEVELS}", what
+        return f"{step} of {_LEVELS}", what
+
+
+def two_digits(value: float) -> str:
+    """The value with two digits, rounded down."""
+    return down_to_digits(value, 2) if value > 0 else "0"
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ _WORST = "A certificate covers every perturbation up to its radius, also the wor
 
 
 class Sampler(Protocol[Made_co]):
-    """Something that makes noise, with NumPy or with torch; `Noise.sample` calls the one method that fits."""
+    """Something that makes noise, with NumPy or with torch: the method of a kind takes the numbers of the noise."""
 
     def gaussian(self, sigma: float) -> Made_co:
         """N(0, sigma^2), added to each value."""
@@ -40,36 +40,25 @@ class Sampler(Protocol[Made_co]):
         """U(-half_width, half_width), added to each value."""
 
     def pixels(self, keep: int, pixels: int) -> Made_co:
-        """So many of the pixels at random, all others hidden."""
+        """This many of the pixels at random, all others hidden."""
 
     def band(self, width: int, columns: int) -> Made_co:
         """The band of this number of columns that the draw names, all others hidden."""
 
 
 class Noise(ABC):
-    """A noise and the attacker that it proves something about.
+    """A noise and the attacker that it proves something about."""
 
-    Attributes:
-        kind, form: Its text form is "kind:form", with the names of its numbers.
-        attacker: What a radius measures: "l2-norm", "l1-norm", "pixels" or "patch".
-        axis_label, dial: The radius on the axis of a figure, and on a slider.
-        whole: Whether the radius is a whole number, and pixels are hidden, not added to (no clamp then).
-        enumerated: Whether every draw there is takes part, so that nothing is random and alpha has no meaning.
-        draw_words: What the noisy copies are called: "draws" or "bands".
-        shift: How a perturbation moves probabilities.
-        sigma: The standard deviation of Gaussian noise, None for others.
-    """
-
-    kind: ClassVar[str]
-    form: ClassVar[str]
-    attacker: ClassVar[str]
-    axis_label: ClassVar[str]
-    dial: ClassVar[str] = "Radius"
-    whole: ClassVar[bool] = False
-    enumerated: ClassVar[bool] = False
-    draw_words: ClassVar[str] = "draws"
-    shift: ClassVar[Shift] = PROBABILITY_SHIFT
-    sigma: float | None
+    kind: ClassVar[str]  # its text form is "kind:form"
+    form: ClassVar[str]  # the names of its numbers
+    attacker: ClassVar[str]  # what a radius measures: "l2-norm", "l1-norm", "pixels" or "patch"
+    axis_label: ClassVar[str]  # the radius on the axis of a figure
+    dial: ClassVar[str] = "Radius"  # the radius on a slider
+    whole: ClassVar[bool] = False  # whether the radius is a whole number, and pixels are hidden, not added to
+    enumerated: ClassVar[bool] = False  # whether every draw there is takes part, so that nothing is random
+    draw_words: ClassVar[str] = "draws"  # what the noisy copies are called
+    shift: ClassVar[Shift] = PROBABILITY_SHIFT  # how a perturbation moves probabilities
+    sigma: float | None  # the standard deviation of Gaussian noise, None for others
     # Templates of the words below; {0} and {1} are the numbers of the noise, {R} is the radius.
     _words: ClassVar[str]
     _copies: ClassVar[str]
@@ -98,8 +87,7 @@ class Noise(ABC):
 
     def sample(self, sampler: Sampler[Made]) -> Made:
         """What the sampler makes of this noise."""
-        made: Made = getattr(sampler, self.kind)(*vars(self).values())
-        return made
+        return getattr(sampler, self.kind)(*vars(self).values())  # type: ignore[no-any-return]
 
     def variation(self, radius: ArrayLike) -> Floats:
         """D, the total variation that the attacker can cause, rounded up."""
@@ -150,27 +138,29 @@ class Noise(ABC):
     def default_grid(self) -> tuple[Decimal, Decimal]:
         """The step and the end of the default grid of radii."""
 
-    @property
-    def _numbers(self) -> tuple[str, ...]:
-        return tuple(plain(number) for number in vars(self).values())
+    def _filled(self, template: str, radius: float | None = None) -> str:
+        """The template with the numbers, and the radius in place of {R}, or of {bound} with its letter."""
+        numbers, size = (plain(number) for number in vars(self).values()), "R" if radius is None else plain(radius)
+        bound, s = size if radius is None else f"R = {size}", "" if radius == 1 else "s"
+        return template.format(*numbers, one=self._one, R=size, bound=bound, s=s)
 
     def __str__(self) -> str:
-        return f"{self.kind}:{'/'.join(self._numbers)}"
+        return f"{self.kind}:{'/'.join(plain(number) for number in vars(self).values())}"
 
     @property
     def words(self) -> str:
         """The noise as one parameter among others."""
-        return self._words.format(*self._numbers)
+        return self._filled(self._words)
 
     @property
     def copy_words(self) -> str:
         """What the base classifier sees, after "copies of the image"."""
-        return self._copies.format(*self._numbers)
+        return self._filled(self._copies)
 
     @property
     def unit_words(self) -> str:
         """What R measures and how large that is, in one line."""
-        return self._unit.format(*self._numbers, one=self._one)
+        return self._filled(self._unit)
 
     @property
     def measure_words(self) -> str:
@@ -179,11 +169,11 @@ class Noise(ABC):
 
     def describe(self, radius: float) -> str:
         """What the attacker may do, in a few letters."""
-        return _filled(self._allowed, radius)
+        return self._filled(self._allowed, radius)
 
     def threat_words(self, radius: float | None = None) -> str:
         """What the attacker may do with this radius, or with any R, after "under"."""
-        return _filled(self._threat, radius)
+        return self._filled(self._threat, radius)
 
     def radius_words(self, radius: float) -> str:
         """The radius with its unit."""
@@ -197,8 +187,8 @@ class Noise(ABC):
         """What the illustrations of a page show, of a perturbation and of the noise: a choice, and a sentence."""
         cut = "Hidden pixels are grey here." if self.whole else "Values outside the range of pixels are cut off here."
         seen = f"One of the copies {self.copy_words}, as the classifier saw them. {cut}"
-        perturbed = _filled(self._choice, radius), f"{_filled(self._random, radius)}. {_WORST}"
-        return {"perturbed": perturbed, "noisy": (self._noisy.format(*self._numbers), seen)}
+        perturbed = self._filled(self._choice, radius), f"{self._filled(self._random, radius)}. {_WORST}"
+        return {"perturbed": perturbed, "noisy": (self._filled(self._noisy), seen)}
 
 
 class SampledNoise(Noise):
@@ -212,12 +202,6 @@ class SampledNoise(Noise):
     @abstractmethod
     def radii(self, r: Floats) -> Floats:
         """The radii of these r, rounded down."""
-
-
-def _filled(template: str, radius: float | None) -> str:
-    """The template with the radius in place of {R}, or of {bound} with its letter, and {s} for a plural."""
-    size = "R" if radius is None else plain(radius)
-    return template.format(R=size, bound=size if radius is None else f"R = {size}", s="" if radius == 1 else "s")
 
 
 def check_radius(radius: ArrayLike, whole: bool) -> Floats:
@@ -275,7 +259,7 @@ def resolve_noise(sigma: float | None, noise: Noise | None) -> Noise:
     if (sigma is None) == (noise is None):
         raise InvalidInputError(f"give exactly one of sigma and noise, got sigma = {sigma!r} and noise = {noise!r}")
     if sigma is not None:
-        noise = _gaussian(sigma)
+        noise = _known()["gaussian"](sigma)  # type: ignore[call-arg]
     if not isinstance(noise, Noise):
         names = ", ".join(each.__name__ for each in _known().values())
         raise InvalidInputError(f"noise must be one of {names}, got {noise!r}; parse_noise reads a text")
@@ -296,7 +280,7 @@ def given_noise(sigma: float | None, noise: str | None) -> str | None:
     if sigma is not None and noise is not None:
         raise InvalidInputError(f"sigma is {sigma}, Gaussian noise, and noise is {noise}; give one of the two")
     if sigma is not None:
-        return NO_NOISE if sigma == 0 else str(_gaussian(sigma))
+        return NO_NOISE if sigma == 0 else str(resolve_noise(sigma, None))
     if noise is None or noise == NO_NOISE:
         return noise
     is_open = "/" not in noise and getattr(_known().get(noise.strip().partition(":")[0]), "whole", False)
@@ -308,13 +292,6 @@ def _known() -> dict[str, type[Noise]]:
     """All noises, whichever module was imported first."""
     import_module("multiguard.certify.ablation")  # and with it `additive`
     return NOISES
-
-
-def _gaussian(sigma: float) -> Noise:
-    """Gaussian noise, which is what a sigma alone means."""
-    from multiguard.certify.additive import Gaussian  # which is one of the noises
-
-    return Gaussian(sigma)
 
 
 # The type of a record's field: a file holds the text of the noise, which `as_noise` turns into the noise.
