@@ -15,7 +15,7 @@ from torch import Tensor
 from multiguard.attack.config import AttackConfig, AttackName
 from multiguard.attack.search import Candidates, ImageGroup, Kind, Objective, Progress, Search
 from multiguard.attack.target import SmoothedTarget, Target
-from multiguard.attack.threats import THREATS, Attacker, Masks
+from multiguard.attack.threats import THREATS, Attacker
 from multiguard.certify import Rule, Threshold
 from multiguard.certify.noise import Noise, resolve_noise
 from multiguard.data.in_memory import label_set
@@ -162,8 +162,7 @@ def pgd(
     if name not in THREATS:
         raise InvalidInputError(unknown_name("attacker", name, THREATS))
     threat = THREATS[name]
-    if isinstance(threat, Masks):
-        threat.check(given, radius)
+    threat.check(given, radius)
     clean = given.to(target.device)
     if search == "pgd" and (error := target.gradient_error(iter(clean[:, None]))) is not None:
         raise ModelError(f"the model has no gradients ({error}); use random_search, which needs none.")

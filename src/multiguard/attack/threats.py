@@ -43,6 +43,9 @@ class Ball:
     def __init__(self, order: float) -> None:
         self.order = order
 
+    def check(self, inputs: Tensor, radius: float) -> None:
+        """Any inputs may be perturbed."""
+
     def lengths(self, perturbations: Tensor) -> Tensor:
         """(P,) float64, the norm of each."""
         norms: Tensor = torch.linalg.vector_norm(perturbations.flatten(1).to(torch.float64), ord=self.order, dim=1)

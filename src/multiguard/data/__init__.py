@@ -1,16 +1,11 @@
 """Images with their label sets, from common layouts on disk or built in."""
 
-from typing import TYPE_CHECKING
-
-from multiguard.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from multiguard.data.config import DataConfig, open_dataset
-    from multiguard.data.digits import DigitsDataset
-    from multiguard.data.image import image_hash, read_image
-    from multiguard.data.image_folder import open_images
-    from multiguard.data.in_memory import as_dataset
-    from multiguard.data.sample import Dataset, IndexedDataset, Pixels, Sample, hold_out, load_pixels, subset
+from multiguard.data.config import DataConfig, open_dataset
+from multiguard.data.digits import DigitsDataset
+from multiguard.data.image import image_hash, read_image
+from multiguard.data.image_folder import open_images
+from multiguard.data.in_memory import as_dataset
+from multiguard.data.sample import Dataset, IndexedDataset, Pixels, Sample, hold_out, load_pixels, subset
 
 __all__ = [
     "DataConfig",
@@ -28,15 +23,3 @@ __all__ = [
     "read_image",
     "subset",
 ]
-
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "config": ["DataConfig", "open_dataset"],
-        "digits": ["DigitsDataset"],
-        "image": ["image_hash", "read_image"],
-        "image_folder": ["open_images"],
-        "in_memory": ["as_dataset"],
-        "sample": ["Dataset", "IndexedDataset", "Pixels", "Sample", "hold_out", "load_pixels", "subset"],
-    },
-)
