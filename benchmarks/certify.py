@@ -19,7 +19,15 @@ from tests.certify.cases import random_ranked
 from tests.shared_data import COCO_VOTES
 
 from benchmarks.results.distance import limit_fractions
-from multiguard.certify import Method, Rule, Threshold, TopK, certified_radii_batch, hits_from_ranked
+from multiguard.certify import (
+    Method,
+    Rule,
+    Threshold,
+    TopK,
+    certified_radii_batch,
+    hits_from_ranked,
+    settled_by_betting,
+)
 
 K, K_PRIME, SIGMA, ALPHA, NUM_LABELS = 10, 3, 0.5, 0.001, 80
 TOP_K = TopK(K, K_PRIME)
@@ -83,6 +91,14 @@ def literal_seconds(votes: Votes, images: int = 12, points: int = 3) -> float:
     return seconds(evaluate, repeats=1) / images / points * len(labels) * 301
 
 
+def decision_seconds(votes: Votes, draws: int, rule: Rule = TOP_K) -> float:
+    """What it takes to decide whether one image, with this number of draws, may stop."""
+    so_far = [each[:draws] for each in votes[0]], votes[1]
+    options = {"num_labels": NUM_LABELS, "sigma": SIGMA, "alpha": ALPHA, "radii": (0.25, 0.5)}
+    options |= {"draws": 10_000, "forecast_margin": 1.0}
+    return seconds(lambda: settled_by_betting(*so_far, rule, **options)) / len(votes[1])  # type: ignore[arg-type]
+
+
 def report_memory(images: int, draws: int) -> None:
     """Prints the peak megabytes of this process after certifying images of 1 to 12 labels jointly."""
     one = random_ranked(np.random.default_rng(0), labels=80, depth=10, draws=draws, spread=3.0).astype(np.uint8)
@@ -113,6 +129,8 @@ def main() -> None:
     ):
         taken = seconds(lambda m=method, rule=rule, some=some: certify(some, m, rule))
         print(f"  {method:12}{1000 * taken / len(some[1]):7.2f} ms per image, {rule}")
+    for drawn in (50, 100, 200, 500, 1000):
+        print(f"  a decision of adaptive draws at {drawn} draws: {1000 * decision_seconds(few, drawn):.2f} ms")
     start = time.perf_counter()
     certified_radii_batch([*ranked, *ranked], labels + labels, TOP_K, num_labels=NUM_LABELS, sigma=SIGMA, alpha=ALPHA)
     print(f"  the default method, {2 * len(labels)} images, all CPUs: {time.perf_counter() - start:.1f} s")

@@ -213,8 +213,7 @@ def standings(draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, r: Fl
     Each is found when it is asked for: the first that is within reach settles that more draws are worth it.
     """
     rising, back = np.unique(r, return_inverse=True)
-    listed = rising <= noise.betting_r[-1]
-    places = np.searchsorted(noise.betting_r, rising[listed])
+    places = np.searchsorted(noise.betting_r, rising)
     for game, given in staircases(draws, rule, alpha, noise, ANYTIME):
         if not given:
             continue
@@ -224,7 +223,8 @@ def standings(draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, r: Fl
             pace, log_k = _pace(seen, claim, rising), np.zeros(len(rising))
             expected = max(0.0, pace.max()) ** 2 * max(0, draws.count - BETTING_CUTS[0])
             if _HOPE * expected >= claim.needed:  # others have hardly any wealth
-                log_k[listed] = wealth(bets_of(blocks, [claim], ANYTIME)[0], noise.betting_r, places)
+                left = ~made & (places < len(noise.betting_r))
+                log_k[left] = wealth(bets_of(blocks, [claim], ANYTIME)[0], noise.betting_r, places[left])
             made = made | is_proved(log_k, claim.needed, draws.count)  # a claim implies all weaker ones
             yield made[back], (claim.needed - log_k)[back], pace[back]
 
