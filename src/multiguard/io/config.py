@@ -124,8 +124,7 @@ def members(kind: Any) -> list[Any]:
     """The types that a value of this type can have, ranges included; None is left out."""
     if get_origin(kind) is Annotated and get_origin(get_args(kind)[0]) in (Union, UnionType):
         kind = get_args(kind)[0]
-    parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    return [one for one in parts if one is not NoneType]
+    return [one for one in get_args(kind) if one is not NoneType] if get_origin(kind) in (Union, UnionType) else [kind]
 
 
 def plain_type(kind: Any) -> Any:
@@ -135,9 +134,8 @@ def plain_type(kind: Any) -> Any:
 
 def words(kind: Any) -> list[str]:
     """The words that a value of this type can be."""
-    return [
-        word for one in members(kind) if get_origin(plain_type(one)) is Literal for word in get_args(plain_type(one))
-    ]
+    kinds = map(plain_type, members(kind))
+    return [word for one in kinds if get_origin(one) is Literal for word in get_args(one)]
 
 
 def checked(name: str, value: Any, kind: Any) -> Any:
@@ -225,7 +223,6 @@ def _path(kind: type, value: Any) -> Any:
 def _shown(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _LARGEST_WHOLE:
         return "a number of too many digits"
-    text = {set: "a set", dict: "a section of keys", list: f"the list {value!r}", NoneType: "nothing"}.get(
-        type(value), repr(value)
-    )
+    kinds = {set: "a set", dict: "a section of keys", list: f"the list {value!r}", NoneType: "nothing"}
+    text = kinds.get(type(value), repr(value))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

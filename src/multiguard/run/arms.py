@@ -1,6 +1,6 @@
 """The arms of a run, each a line from model to certificates, and what is found of them in a run folder."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from multiguard.evaluate.results import CERTIFICATES_NAME
 from multiguard.io.config import Config, from_tree
 from multiguard.io.files import RECORD_FILE, read_regular
 from multiguard.io.records import decode_json
+from multiguard.io.rounding import plain
 from multiguard.report.config import ReportConfig
 from multiguard.run.recipe import RECIPE_FILE, Recipe, read_recipe
 
@@ -44,20 +45,11 @@ class Arm:
 
 def plan_arms(recipe: Recipe, out: Path) -> dict[str, Arm]:
     """The arms of a run by name: the main one under the empty name, then one per further sigma and training noise."""
-    own = recipe.votes_noise
-    noises: dict[str, tuple[str, str | None]] = {
-        f"sigma-{_name(sigma)}": (str(Gaussian(sigma)), None)
-        for sigma in recipe.sweep.sigma
-        if str(Gaussian(sigma)) != own
-    }
-    for sigma in recipe.sweep.training_noise:
-        noises[f"training-noise-{_name(sigma)}"] = (own, given_noise(sigma, None))
-    return {"": Arm("", out, own)} | {name: Arm(name, out / "arms" / name, *pair) for name, pair in noises.items()}
-
-
-def _name(number: float) -> str:
-    """The number in a folder's name; no two numbers share one."""
-    return repr(float(number)).removesuffix(".0")
+    own, sweep = recipe.votes_noise, recipe.sweep
+    arms = [Arm(f"sigma-{plain(sigma)}", out, str(Gaussian(sigma))) for sigma in sweep.sigma]
+    arms = [arm for arm in arms if arm.noise != own]
+    arms += [Arm(f"training-noise-{plain(one)}", out, own, given_noise(one, None)) for one in sweep.training_noise]
+    return {"": Arm("", out, own)} | {arm.name: replace(arm, home=out / "arms" / arm.name) for arm in arms}
 
 
 def read_record(out: Path) -> RunRecord:

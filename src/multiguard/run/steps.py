@@ -122,10 +122,8 @@ class _Steps:
     @property
     def command(self) -> str:
         """The command line with both seeds named, which makes the run again; empty if it is not known."""
-        seed = self._noise_seed
-        return (
-            self._command if seed is None else with_seeds(self._command, seed=self._recipe.data.seed, noise_seed=seed)
-        )
+        command, seed = self._command, self._noise_seed
+        return command if seed is None else with_seeds(command, seed=self._recipe.data.seed, noise_seed=seed)
 
     def take(self, arm: Arm) -> Results | None:
         """The certificates of an arm, after its steps up to the last one."""
@@ -155,18 +153,8 @@ class _Steps:
         home, data = arm.home / "model", self._recipe.data
         assert self._recipe.train is not None
         config = _training(self._recipe.train, arm)
-        self._step(
-            arm.step_name("train"),
-            "images",
-            lambda progress: train(
-                config,
-                data,
-                out=home,
-                force=self._force,
-                progress=progress,
-                on_epoch=self._observer.on_epoch,
-            ),
-        )
+        make = partial(train, config, data, out=home, force=self._force, on_epoch=self._observer.on_epoch)
+        self._step(arm.step_name("train"), "images", lambda progress: make(progress=progress))
         if config.model is not None and parse_spec(config.model).kind == "code":
             return ModelConfig(config.model, weights=home)
         return ModelConfig(str(home))
@@ -210,36 +198,27 @@ class _Steps:
         config, path = self._recipe.calibrate, arm.home / CALIBRATION_NAME
         if config is None:
             return
+        make = partial(calibrate, config, [votes], out=path, force=True)
         try:
-            found = self._step(
-                "calibrate",
-                "candidates",
-                lambda progress: calibrate(
-                    config, [votes], out=path, force=True, progress=partial(progress, "choosing")
-                ),
-            )
+            found = self._step("calibrate", "candidates", lambda progress: make(progress=partial(progress, "choosing")))
             self._observer.on_step("calibrate", found.sentence)
         except InvalidInputError as error:
             path.unlink(missing_ok=True)
             self._observer.on_step("calibrate", str(error))
 
     def _certify(self, arm: Arm, votes: Votes) -> Results:
-        recipe = self._recipe
-        return self._step(
-            arm.step_name("certify"),
-            "steps",
-            lambda progress: certify_votes(
-                recipe.certify,
-                votes,
-                sweep=None if arm.name else recipe.sweep.of_votes,
-                labels="truth" if recipe.data.labelled else "pilot",
-                source=read_source(arm.home / "votes"),
-                command=self.command or None,
-                out=arm.certificates,
-                force=True,
-                progress=progress,
-            ),
+        make = partial(
+            certify_votes,
+            self._recipe.certify,
+            votes,
+            sweep=None if arm.name else self._recipe.sweep.of_votes,
+            labels="truth" if self._recipe.data.labelled else "pilot",
+            source=read_source(arm.home / "votes"),
+            command=self.command or None,
+            out=arm.certificates,
+            force=True,
         )
+        return self._step(arm.step_name("certify"), "steps", lambda progress: make(progress=progress))
 
     def _step(self, name: str, unit: str, work: Callable[[Progress], T]) -> T:
         """Do the work of a step; its first progress shows that there was something to do."""
@@ -296,9 +275,8 @@ def _voted_seed(out: Path) -> int | None:
 
 def _seeded(recipe: Recipe, noise_seed: int | None) -> Recipe:
     """The recipe with this noise seed, if it names none."""
-    if recipe.vote.noise_seed is not None:
-        return recipe
-    return recipe.replace(vote=recipe.vote.replace(noise_seed=noise_seed))
+    named = recipe.vote.noise_seed is not None
+    return recipe if named else recipe.replace(vote=recipe.vote.replace(noise_seed=noise_seed))
 
 
 def _begin(out: Path, recipe: Recipe, command: str) -> None:

@@ -309,7 +309,7 @@ def resolve_settings(
         clamp=clamp,
     )
     if score_threshold is not None:
-        score_limit(classifier, score_threshold)
+        score_limit(classifier, score_threshold)  # refuses scores of an undeclared kind
     if classifier.image_size is not None:
         noise.check_shape(f"an image of {classifier.name}", (_CHANNELS, *classifier.image_size))
     return settings
@@ -349,7 +349,10 @@ def in_torch(classifier: Classifier, device: Any, noise_source: NoiseSource | No
         return True
     if not getattr(classifier.network, "has_torch_form", False):
         return False
-    gpu = has_gpu() if device is None else not str(device).startswith("cpu")
+    gpu = not str(device).startswith("cpu")
+    if device is None:  # asking torch takes seconds
+        found = which("nvidia-smi") is not None or Path("/dev/nvidiactl").exists()
+        gpu = found and find_spec("torch") is not None
     return gpu or any(option not in (None, False, *classifier.network.precisions) for option in options)  # type: ignore[attr-defined]
 
 
@@ -362,12 +365,6 @@ def resolve_device(classifier: Classifier, device: Any) -> str:
     if classifier.takes == "arrays" and device is not None and str(device) != "cpu":
         raise InvalidInputError(f"device is {device}, and {classifier.name} takes arrays, on the CPU; leave it out")
     return "cpu" if device is None else str(device)
-
-
-def has_gpu() -> bool:
-    """Whether torch may find a GPU; asking it takes seconds."""
-    found = which("nvidia-smi") is not None or Path("/dev/nvidiactl").exists()
-    return found and find_spec("torch") is not None
 
 
 def check_choice(name: str, value: str, choices: Iterable[str]) -> None:

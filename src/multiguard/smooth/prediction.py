@@ -239,14 +239,7 @@ class LivePrediction(LiveVotes):
     which holds at every number of draws at once. Stop at any time, or draw more at any time: what is proved stays
     proved.
 
-    Attributes:
-        rule: The smoothed classifier.
-        label_names: The names of all labels.
-        noise_seed: The seed of the noise.
-        image_id: The id of the image, which keys the noise.
-        pilot_draws: The number of draws that choose the labels.
-        alpha: The probability of any false claim.
-        labels: The labels chosen, most frequent first; None as long as pilot draws are missing.
+    The attribute `labels` has the labels chosen, most frequent first; None as long as pilot draws are missing.
 
     >>> from multiguard import Smoother, TopK
     >>> smoother = Smoother(lambda x: x.clone(), sigma=0.5, labels=["cat", "dog", "emu"], device="cpu")
@@ -298,7 +291,9 @@ class LivePrediction(LiveVotes):
             made = f"{self.pilot_draws_made} of the {self.pilot_draws} draws that choose the labels are made"
             raise InvalidInputError(f"{made}; draw the others first")
         if self._best is None:
-            self._best = self._unproved(self.labels)
+            nothing, names = (-np.inf,) * len(self.labels), tuple(self.label_names[label] for label in self.labels)
+            seeds: dict[str, Any] = {"noise_seed": self.noise_seed, "image_id": self.image_id}
+            self._best = Prediction(self.labels, nothing, nothing, names=names, **seeds)
         self.check_state()
         if self.draws > self._best.draws:
             options = {**self._options, "alpha": self.alpha, "method": "betting"}
@@ -317,7 +312,3 @@ class LivePrediction(LiveVotes):
         return all(
             settled_by_betting([self.votes], [labels], self.rule, alpha=alpha, **options)[0] for labels, alpha in claims
         )
-
-    def _unproved(self, labels: tuple[int, ...]) -> Prediction:
-        nothing, names = (-np.inf,) * len(labels), tuple(self.label_names[label] for label in labels)
-        return Prediction(labels, nothing, nothing, names=names, noise_seed=self.noise_seed, image_id=self.image_id)

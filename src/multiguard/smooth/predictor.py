@@ -201,7 +201,7 @@ def predict(
         on_image: Called with each file and its prediction or failure, as soon as it is there.
         progress: Called with the images done, and all images.
     """
-    named = [file for path in files for file in _image_files(path)]
+    named = [file for path in files for file in (map(path.joinpath, find_images(path)) if path.is_dir() else [path])]
     seeded, few = config.replace(noise_seed=resolve_seed(config.noise_seed)), len(named) < _MANY
     predictor = make_predictor(model, seeded, compile=False if few else None)
     outcomes = list[tuple[Path, Outcome]]()
@@ -214,11 +214,6 @@ def predict(
         outcomes.append((file, outcome))
         on_image(predictor, file, outcome)
     return predictor, outcomes
-
-
-def _image_files(path: Path) -> list[Path]:
-    """The file, or all images in a folder and its subfolders."""
-    return [path / name for name in find_images(path)] if path.is_dir() else [path]
 
 
 def make_predictor(
@@ -235,9 +230,8 @@ def make_predictor(
     calibration = _calibration(model.spec, config)
     own = calibration.noise if calibration else named_noise(config.sigma, config.noise)
     text = chosen_noise(model, own)
-    wanted = (
-        config.size or model.size or (calibration.image_size[0] if calibration and calibration.image_size else None)
-    )
+    voted = calibration.image_size if calibration else None
+    wanted = config.size or model.size or (voted[0] if voted else None)
     classifier = load_model(model, size=wanted, noise=text)
     if classifier.num_labels is None:
         raise unnamed_labels(model.spec)

@@ -466,26 +466,21 @@ class Smoother:
         from multiguard.evaluate.config import CertifyConfig, check_methods
         from multiguard.smooth.dataset import VoteRun, check_labels, open_data
         from multiguard.smooth.probe import expectations
+        from multiguard.smooth.schedule import AdaptivePlan
 
-        adaptive = draws == "adaptive"
-        config = CertifyConfig(alpha=alpha).replace(methods=methods or ())
+        config, adaptive = CertifyConfig(alpha=alpha).replace(methods=methods or ()), draws == "adaptive"
         if radii is not None and not adaptive:
             raise InvalidInputError("radii say when adaptive draws stop; give draws='adaptive' with them")
         dataset = open_data(self, data)
         rule = self.rule_for(rule)
         check_methods(config.methods, rule, self.noise)
-        labelled = check_labels(dataset)
-        config = config.with_rule(rule)
-        plan = None
-        if adaptive:
-            from multiguard.smooth.schedule import AdaptivePlan
-
-            plan = AdaptivePlan(rule, tuple(self.noise.default_radii if radii is None else radii), max_draws, alpha)
+        labelled, config = check_labels(dataset), config.with_rule(rule)
+        where = tuple(self.noise.default_radii if radii is None else radii)
         run = VoteRun(
             self,
             dataset,
             draws=None if draws == "adaptive" else draws,
-            adaptive=plan,
+            adaptive=AdaptivePlan(rule, where, max_draws, alpha) if adaptive else None,
             pilot_draws=0 if labelled or self.noise.enumerated else pilot_draws,
             labelled=labelled,
             noise_seed=noise_seed,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multiguard.certify.noise import parse_noise
+from multiguard.certify.noise import Noise, parse_noise
 from multiguard.data.config import FOLDER, DataConfig
 from multiguard.data.image import image_hash
 from multiguard.data.sample import Dataset, IndexedDataset, fewer_images, image_hashes
@@ -120,24 +120,11 @@ class NamedRun(VoteRun):
             self.notes.append(f"note: {model.spec} was made for {made_for}; this votes with {found}")
         if data.images is not None and data.images > len(self.images):
             self.notes.append(f"note: {fewer_images(data.images, len(self.images))}")
-        plan = None
-        if target is not None:
-            plan = AdaptivePlan(target.rule, config.radii, config.most_draws, target.alpha)
-        smoother = Smoother(
-            classifier,
-            noise=found,
-            k_max=config.k_max,
-            score_threshold=score_threshold(config.rule, config.score_threshold),
-            device=config.device,
-            batch_size=config.batch_size or "auto",
-            clamp=config.clamp,
-            precision=config.precision,
-        )
         super().__init__(
-            smoother,
+            _smoother(classifier, found, config),
             self.images,
-            draws=self.config.most_draws if plan is None else None,
-            adaptive=plan,
+            draws=None if target else self.config.most_draws,
+            adaptive=AdaptivePlan(target.rule, config.radii, config.most_draws, target.alpha) if target else None,
             pilot_draws=self.config.pilots(data.labelled),
             labelled=data.labelled,
             noise_seed=config.noise_seed,
@@ -217,6 +204,19 @@ class NamedRun(VoteRun):
         remove_partial_files(out, lambda name: name == SOURCE_FILE)
         content = encode_json({**source, "command": command, "files": files}) + b"\n"
         write_atomically(out / SOURCE_FILE, lambda file: file.write(content))
+
+
+def _smoother(classifier: Classifier, noise: Noise, config: VoteConfig) -> Smoother:
+    return Smoother(
+        classifier,
+        noise=noise,
+        k_max=config.k_max,
+        score_threshold=score_threshold(config.rule, config.score_threshold),
+        device=config.device,
+        batch_size=config.batch_size or "auto",
+        clamp=config.clamp,
+        precision=config.precision,
+    )
 
 
 def mean_draws(votes: Votes) -> float:
