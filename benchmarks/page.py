@@ -5,7 +5,6 @@ time to open is from the start of navigation to the first frame after the page's
 each time.
 """
 
-import shutil
 import sys
 import tempfile
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from playwright.sync_api import Browser, sync_playwright
+from tests.report.browsing import BROWSER
 from tests.report.studies import NoiseImages, make_run
 
 from multiguard.report import Study, write_page
@@ -66,13 +66,12 @@ def slide_milliseconds(browser: Browser, path: Path, *, all_cards: bool) -> floa
 
 def main() -> None:
     """Print the measurements."""
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
+    if BROWSER is None:
         sys.exit("page: no chromium, chromium-browser or google-chrome is installed")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         path = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else simulated_report(Path(folder))
         print(f"  size: {path.stat().st_size / 1e6:.1f} MB")
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         for width in (1440, 390):
             taken, busy = zip(*(open_seconds(browser, path, width) for _ in range(5)), strict=True)
             print(f"  opens in {median(taken):.2f} s at {width} pixels (from {min(taken):.2f} to {max(taken):.2f}),")

@@ -13,7 +13,6 @@ import argparse
 import base64
 import hashlib
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from tests.report.browsing import BROWSER
 
 from multiguard import TopK, load
 from multiguard.io.rounding import plain, round_down
@@ -47,7 +47,7 @@ CODE = {
 STAMP = re.compile(r"model (?P<name>\S+) (?P<weights>\w{16}), code (?P<code>\w{16})")
 RULE, PILOT, SEED = TopK(k=5, k_prime=3), 100, 1
 INK, QUIET, ACCENT, WASH, PAPER = "#1a1c1f", "#5a6068", "#0a6aa6", "#e6eff5", "#fbfaf7"
-_FRAME, _ATTACKED = (800, 680), 0.25  # pixels of the animation; the radius of the attack in it
+_FRAME, _MOST_FRAMES, _ATTACKED = (800, 680), 12, 0.25  # of the animation: pixels, copies, and the radius attacked
 Pixels = NDArray[Any]
 
 
@@ -199,11 +199,10 @@ def serve(model: str) -> bytes:
     """The live page as an animation: a photo is chosen, its draws come in, and an attack follows."""
     from playwright.sync_api import sync_playwright
 
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
+    if BROWSER is None:
         raise SystemExit("serve.gif: no chromium, chromium-browser or google-chrome is installed")
     with _served(model) as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": _FRAME[0] * 5 // 4, "height": _FRAME[1] * 5 // 4})
         page.goto(address)
         frames = list(_filmed(page))
@@ -253,9 +252,11 @@ def _filmed(page: Any) -> Iterator[tuple[bytes, int]]:
     yield page.screenshot(), 1500
     page.click("[title=coffee]")
     page.wait_for_selector("#copy[src]")
+    drawn = []
     while page.locator("#attack-it").is_disabled():
-        yield below_controls("#live"), 250
+        drawn.append((below_controls("#live"), 250))
         page.wait_for_timeout(250)
+    yield from drawn[:: -(-len(drawn) // _MOST_FRAMES)]
     yield below_controls("#live"), 1500
     page.focus("#radius")
     while float(page.locator("#radius-shown").inner_text()) > _ATTACKED:
