@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import warnings
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,22 +11,21 @@ import pytest
 from matplotlib.cbook import STEP_LOOKUP_MAP
 from PIL import Image
 from tests.evaluate.votes_cases import set_radii
-from tests.report.studies import LABELS, by_key, figure_text, make_run
+from tests.report.studies import by_key, figure_text, make_run
 
 from multiguard.evaluate import set_scores
-from multiguard.report import Study, draw_figures, figures
+from multiguard.report import Study, draw_figures
 from multiguard.report.figures import (
     distinct_strokes,
     draw_line,
     family_figure,
     fixed_style,
-    label_figure,
     new_figure,
     ordered_strokes,
     save,
 )
 
-NAMES = ["methods", "k_prime", "k", "n", "alpha", "noise", "training", "labels"]
+NAMES = ["methods", "k_prime", "k", "n", "alpha", "noise", "training"]
 
 
 def test_formats_and_bytes(tmp_path: Path) -> None:
@@ -35,9 +33,7 @@ def test_formats_and_bytes(tmp_path: Path) -> None:
     study = Study(make_run(tmp_path / "run"))
     before = dict(matplotlib.rcParams)
     first, again = draw_figures(study, tmp_path / "new" / "first"), draw_figures(study, tmp_path / "again")
-    assert [path.name for path in first] == [
-        f"{n}.{kind}" for n in ("methods", "labels") for kind in ("png", "svg", "pdf")
-    ]
+    assert [path.name for path in first] == [f"{n}.{kind}" for n in ("methods",) for kind in ("png", "svg", "pdf")]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
     assert dict(matplotlib.rcParams) == before
     starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
@@ -53,9 +49,9 @@ def test_figures_of_each_kind(study: Study, threshold: Study, unlabelled: Study,
     assert [path.name for path in paths] == [f"{name}.png" for name in NAMES]
     assert {path.read_bytes() for path in paths} == {b"png"}
     names = {path.name for path in draw_figures(threshold, tmp_path / "b", formats=["svg"])}
-    assert names == {f"{name}.svg" for name in ("methods", "threshold", "n", "alpha", "labels")}
+    assert names == {f"{name}.svg" for name in ("methods", "threshold", "n", "alpha")}
     names = {path.name for path in draw_figures(unlabelled, tmp_path / "c", formats=["pdf"])}
-    assert names == {f"{name}.pdf" for name in ("methods", "threshold", "alpha", "labels")}
+    assert names == {f"{name}.pdf" for name in ("methods", "threshold", "alpha")}
 
 
 def drawn_values(line, radius):
@@ -95,42 +91,14 @@ def test_ceiling_panel(threshold: Study) -> None:
     assert "axis of labels ends at 15" in figure_text(figure)
 
 
-def test_label_bars(study: Study) -> None:
-    """Bars are the fractions of the labels."""
-    with fixed_style():
-        axes = label_figure(study).axes[0]
-    grid = study.grid.tolist()
-    percents = {f"{label.label}  ({label.images})": 100 * label.certified for label in study.label_scores}
-    names = [text.get_text() for text in axes.get_yticklabels()]
-    assert sorted(names) == sorted(percents)
-    for bars, radius in zip(axes.containers, [0, 0.25, 0.5, 1.0], strict=True):
-        assert [bar.get_width() for bar in bars] == [percents[name][grid.index(radius)] for name in names]
-
-
 def test_hostile_names(hostile_study: Study, tmp_path: Path) -> None:
     """Hostile names are drawn as they are and never become markup."""
     with fixed_style():
-        family, figure = by_key(hostile_study)["noise"], label_figure(hostile_study)
-        paths = figures.save(family_figure(hostile_study, family), tmp_path, "noise", ["svg"])
-        paths += figures.save(figure, tmp_path, "labels", ["svg"])
-    axes = figure.axes[0]
-    shown = {text.get_text().rpartition("  (")[0] for text in axes.get_yticklabels()}
-    assert {"a|b_c*d`e\\f$g$ #100% ~{x}^2", "<script>alert(1)</script>"} <= shown
-    assert not [path for path in paths if "<script" in path.read_text(encoding="utf-8")]
-
-
-def test_any_script(tmp_path: Path, capfd, caplog) -> None:
-    """Labels in any script are drawn without a warning, in every format."""
-    scripts = ("犬", "собака", "강아지", "いぬ", "كلب", "कुत्ता", "🐕", "\U0010fffd")
-    names = (*scripts, *(f"label {i}" for i in range(len(scripts), LABELS)))
-    study = Study(make_run(tmp_path / "run", label_names=names))
-    with warnings.catch_warnings(record=True) as messages:
-        warnings.simplefilter("always")
-        paths = draw_figures(study, tmp_path / "figures")
-    with Image.open(paths[0]) as image:
-        assert image.width == pytest.approx(200 * 10.6, abs=1)
-    assert [str(message.message) for message in messages] == []
-    assert (capfd.readouterr().err, caplog.text) == ("", "")
+        figure = family_figure(hostile_study, by_key(hostile_study)["noise"])
+        (path,) = save(figure, tmp_path, "noise", ["svg"])
+    shown = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert "σ = 0.25 (<b>again</b>)" in shown
+    assert "<b>again" not in path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("count", range(1, 9))

@@ -14,7 +14,7 @@ from multiguard.data.image import image_hash
 from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, certify_votes
 from multiguard.report import Study, write_page, write_tables
-from multiguard.report.figures import family_figure, label_figure
+from multiguard.report.figures import family_figure
 from multiguard.report.study import Family
 
 FAILED = {2: "<script>alert(9)</script> & {{ 7 * 7 }}", 6: "the file is empty"}
@@ -139,7 +139,6 @@ def test_figures_count_failures(failed: Study) -> None:
     for family in failed.families:
         words = figure_text(family_figure(failed, family))
         assert "3 without labels and 2 that could not be voted on left out" in words
-    assert SENTENCE in figure_text(label_figure(failed))
     notes = {family.key: family.note for family in failed.families}
     assert "σ = 0.25: 1 of 12 images could not be voted on and is left out." in notes["noise"]
     assert "1.0: " not in notes["noise"]

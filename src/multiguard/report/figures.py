@@ -1,4 +1,4 @@
-"""The figures: certified scores against the radius, how often labels are certified, and attacks.
+"""The figures: certified scores against the radius, and attacks.
 
 One look on every machine, line styles that differ in dash and marker first, and three formats with stable bytes.
 """
@@ -8,7 +8,7 @@ import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -21,7 +21,7 @@ from multiguard.evaluate.attacks import BEST
 from multiguard.io.files import require_folder, write_atomically
 from multiguard.io.rounding import plain, plain_percent
 from multiguard.report import words
-from multiguard.report.study import Family, Line, Measure, Study, round_radii
+from multiguard.report.study import Family, Line, Measure, Study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,24 +43,10 @@ _METADATA: dict[Format, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
-# The first font draws everything but the characters it lacks; for these the others follow, where installed.
-_FONTS = (
-    "DejaVu Sans",
-    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK TC", "Noto Sans CJK KR", "Noto Sans SC", "Noto Sans JP"),
-    *("Source Han Sans SC", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Droid Sans Fallback", "IPAGothic"),
-    *("PingFang SC", "Hiragino Sans", "Apple SD Gothic Neo", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic"),
-    *("Noto Sans Thai", "Noto Sans Devanagari", "Noto Sans Bengali", "Noto Sans Tamil", "Noto Sans Hebrew"),
-    *("Noto Sans Arabic", "Noto Sans", "Arial Unicode MS", "Unifont", "Noto Emoji", "Symbola"),
-)
 _MISSING_GLYPH = r"Glyph \d+ .* missing from (?:current )?font|Matplotlib currently does not support"
 
 
 _CURVES_HEIGHT, _ATTACK_HEIGHT = 2.75, 3.1
-_MOST_LABELS = 40
-_LABEL_HALVES = (0, 1, 2, 4)
-# One bar inside the other: the largest radius is the thinnest and darkest, so that a grey print tells them apart.
-_BAR_GREYS = ("#d5dfe8", "#93b5cf", "#3f82b0", "#0c3b5e")
-_BAR_HEIGHTS = (0.82, 0.62, 0.42, 0.22)
 _MOST_STEPS = 2000
 _SCORE_AXIS = {"recall": "certified recall", "precision": "certified precision", "f1": "certified F1"}
 _UNKNOWN, _IMPOSSIBLE = "#e9e4d8", "#dce8f1"
@@ -68,19 +54,18 @@ _MARGIN, _POINTS, _CHARACTERS_PER_LINE = 1.07, 400, 180  # of the figure of an a
 
 
 def draw_figures(study: Study, folder: Path, *, formats: Sequence[Format] = FORMATS) -> list[Path]:
-    """A figure for each family of curves, and `labels`, in each format; the same study gives the same bytes.
+    """A figure for each family of curves in each format; the same study gives the same bytes.
 
     Scores are means over images; what a figure leaves out is in its subtitle. Returns the files, figure by figure.
 
     Example:
         >>> study = Study(read_certificates(certificates))  # a folder written by `multiguard certify`
         >>> [path.name for path in draw_figures(study, out, formats=["svg"])]
-        ['methods.svg', 'k.svg', 'labels.svg']
+        ['methods.svg', 'k.svg']
     """
     require_folder(folder)
     with fixed_style():
-        figures: dict[str, Figure] = {family.key: family_figure(study, family) for family in study.families}
-        figures["labels"] = label_figure(study)
+        figures = {family.key: family_figure(study, family) for family in study.families}
         return [path for name, figure in figures.items() for path in save(figure, folder, name, formats)]
 
 
@@ -182,40 +167,6 @@ def _subtitle(study: Study, family: Family) -> str:
     return f"{'. '.join(sentences)}.\n{family.note}"
 
 
-def label_figure(study: Study) -> "Figure":
-    """A bar for each of the labels with the most images: how often it is certified at four radii."""
-    most = study.label_scores[:_MOST_LABELS]
-    labels = sorted(most, key=lambda label: (-float(np.sum(label.certified)), label.label))
-    height, subtitle = 0.75 + 0.21 * len(labels), _label_subtitle(study, len(labels))
-    rows = list(range(len(labels)))
-    figure, (axes,) = new_figure("How often each label is certified", subtitle, height=height, legend_rows=1, fit=True)
-    radii = round_radii(study.grid, study.main.certificates.noise, _LABEL_HALVES)
-    for (index, radius), grey, thickness in zip(radii, _BAR_GREYS, _BAR_HEIGHTS, strict=False):
-        percents = [100 * float(label.certified[index]) for label in labels]
-        axes.barh(rows, percents, height=thickness, color=grey, label=f"R = {plain(radius)}", zorder=2)
-    axes.set_yticks(rows, [drawable(f"{label.label}  ({label.images})") for label in labels])
-    axes.set(xlim=(0, 100), ylim=(len(labels) - 0.4, -0.6), xlabel="certified, % of the label's images")
-    axes.set_axisbelow(True)
-    axes.grid(axis="x", color=RULE, linewidth=0.6)
-    axes.tick_params(axis="y", length=0, labelcolor=INK)
-    add_legend(figure, axes, height=height, ncols=4, handlelength=2)
-    return figure
-
-
-def _label_subtitle(study: Study, shown: int) -> str:
-    images, total = words.label_images(study.labelled), len(study.main.certificates.label_names)
-    at = "" if study.exact else f" at α = {plain(study.config.alpha)}"
-    claim = f"The claim about each label holds alone{at}"
-    if not study.labelled:
-        claim = f"All claims about an image's labels hold at once{at}; whether a label is right is unknown"
-    elif study.exact:
-        claim = "All claims hold at once: nothing is random"
-    return (
-        f"How often a label alone is certified at R, among the images {images} ({shown} of {total} labels, those with "
-        f"the most images).\n{claim}. The number of images is in parentheses.\n{words.failure_words(study.main)}"
-    ).rstrip()
-
-
 def attack_figure(attacks: Attacks) -> "Figure":
     """A panel of averages for each goal, and one of every certified radius."""
     method = attacks.methods[0]
@@ -291,7 +242,7 @@ def fixed_style() -> Iterator[None]:
     """One look on every machine; matplotlib's settings are restored. Characters without a font are drawn as boxes."""
     import matplotlib
 
-    style: dict[Any, Any] = {"font.family": list(_installed_fonts(_FONTS)), "font.size": 9, "text.color": INK}
+    style: dict[Any, Any] = {"font.family": "DejaVu Sans", "font.size": 9, "text.color": INK}
     style |= dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), QUIET)
     style |= dict.fromkeys(("axes.spines.top", "axes.spines.right", "text.parse_math"), False)
     style |= {"svg.hashsalt": "multiguard"}
@@ -300,14 +251,6 @@ def fixed_style() -> Iterator[None]:
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(style)
         yield
-
-
-@cache
-def _installed_fonts(names: tuple[str, ...]) -> tuple[str, ...]:
-    from matplotlib.font_manager import fontManager
-
-    installed = set(fontManager.get_font_names())
-    return tuple(name for name in names if name in installed)
 
 
 def new_figure(
