@@ -81,7 +81,7 @@ def test_one_reader():
     reading = re.compile(r"\.read_text$|\.read_bytes$|^open$|\bpath\.open$|^(os|io|codecs)\.open$")
     known = {
         ("io/files.py", "os.open"),  # the readers themselves
-        ("verify/copies.py", "path.read_bytes"),  # tables in a folder that was made for them
+        ("verify/checks.py", "path.read_bytes"),  # tables in a folder that was made for them
     }
     found = {(file, name) for file, name, _ in CALLS if reading.search(name) and "assets" not in name.lower()}
     assert {call for call in found if not call[0].startswith("models/")} == known

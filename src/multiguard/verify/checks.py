@@ -1,8 +1,10 @@
 """Each claim, curve and copy of a certificates folder, compared with what its votes prove when certified again."""
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from functools import partial
 from itertools import groupby
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from multiguard.errors import DataError, InvalidInputError, VotesError
 from multiguard.evaluate import (
@@ -16,12 +18,15 @@ from multiguard.evaluate import (
     read_calibration,
     read_certificates,
 )
-from multiguard.evaluate.calibration import CALIBRATION_NAME, calibration_of_run
-from multiguard.evaluate.results import curves_text, plain_provenance
+from multiguard.evaluate.calibration import CALIBRATION_NAME, Calibration, calibration_of_run
+from multiguard.evaluate.results import CURVES_NAME, curves_text, plain_provenance
+from multiguard.io.files import read_regular
 from multiguard.io.names import shorten_names
 from multiguard.models.config import ModelConfig
+from multiguard.report import Study, report_files, write_tables
+from multiguard.report.page import page_again
 from multiguard.verify.config import Check, Progress, VerifyConfig
-from multiguard.verify.copies import csv_files, page_files
+from multiguard.version import __version__
 from multiguard.votes import Votes, read_votes
 from multiguard.votes.shards import MANIFEST_NAME
 
@@ -67,12 +72,16 @@ def verify(
             record = calibration or (nearby if main and calibration_of_run(folder, certified) is not None else None)
             if record is not None:
                 yield _calibrated(record, stored)
-            yield from _proved(certified, stored, calibration, progress)
-            yield csv_files(folder, certified)
+            if "calibration" in certified.source or calibration is not None:  # only a part of the images is certified
+                yield _choice(calibration, certified, stored)
+                part = certified.certificates
+                stored = stored.subset({*part.ids, *(failure.image_id for failure in part.failures)})
+            yield from _claims(certified, stored, progress)
+            yield _csv(folder, certified)
             yield from _origin(config, folder, certified, stored, model if main else None, progress)
     if page is not None and len(read) == len(folders):
         (name, first), *others = read.items()
-        yield from page_files(page, first, dict(others), calibration_of_run(folders[name], first))
+        yield from _page_files(page, first, dict(others), calibration_of_run(folders[name], first))
     yield Check(None, "that the config and the sample of images were chosen before the votes were seen")
 
 
@@ -90,15 +99,6 @@ def _votes(folder: Path, certified: Results) -> Generator[Check, None, Votes | N
         return None
     yield Check(True, f"{folder}: the votes that the certificates name; the checksum of every shard agrees")
     return votes
-
-
-def _proved(certified: Results, votes: Votes, calibration: Path | None, progress: Progress | None) -> Iterator[Check]:
-    """Certify the votes again, of a part of the images if only that part is certified."""
-    stored = certified.certificates
-    if "calibration" in certified.source or calibration is not None:
-        yield _choice(calibration, certified, votes)
-        votes = votes.subset({*stored.ids, *(failure.image_id for failure in stored.failures)})
-    yield from _claims(certified, votes, progress)
 
 
 def _origin(
@@ -160,21 +160,20 @@ def _calibrated(record: Path, votes: Votes) -> Check:
 
 def _claims(certified: Results, votes: Votes, progress: Progress | None) -> Iterator[Check]:
     """Certify the votes again, with every config that the certificates hold."""
-    stored, source = certified.certificates, _source(certified)
-    counted = None if progress is None else lambda done, total: progress("certifying", done, total)
-    again = make_certificates(_given(stored.config, votes), votes, labels=source, progress=counted)
+    stored, counted = certified.certificates, None if progress is None else partial(progress, "certifying")
+    again = _again(certified, stored.config, votes, counted)
     yield _same_run(certified, votes, again)
     yield _same_claims(stored, again)
     yield _same_curves(certified, votes, again)
 
 
-def _source(certified: Results) -> LabelSource:
-    return "truth" if certified.certificates.labelled else "pilot"
-
-
-def _given(config: CertifyConfig, votes: Votes) -> CertifyConfig:
-    """The config as it was given: adaptive votes decide their number of draws themselves."""
-    return config.replace(draws=None) if votes.adaptive else config
+def _again(
+    certified: Results, config: CertifyConfig, votes: Votes, progress: Callable[[int, int], None] | None = None
+) -> Certificates:
+    """What the votes prove with a config; adaptive votes decide their number of draws themselves."""
+    given = config.replace(draws=None) if votes.adaptive else config
+    labels: LabelSource = "truth" if certified.certificates.labelled else "pilot"
+    return make_certificates(given, votes, labels=labels, progress=progress)
 
 
 def _same_run(certified: Results, votes: Votes, again: Certificates) -> Check:
@@ -209,9 +208,7 @@ def _same_curves(certified: Results, votes: Votes, again: Certificates) -> Check
     wrong = []
     for name, group in groupby(ordered, key=lambda curve: repr(curve.config)):
         own = list(group)
-        proved = again
-        if own[0].config != again.config:
-            proved = make_certificates(_given(own[0].config, votes), votes, labels=_source(certified))
+        proved = again if own[0].config == again.config else _again(certified, own[0].config, votes)
         bands = None if own[0].bands is None else own[0].bands.level
         made = curves(proved, own[0].scores.radius, bands=bands)
         if {*curves_text(own).splitlines()} != {*curves_text(made).splitlines()}:
@@ -219,3 +216,53 @@ def _same_curves(certified: Results, votes: Votes, again: Certificates) -> Check
     if wrong:
         return Check(False, f"curves that the votes do not prove: {'; '.join(wrong)}")
     return Check(True, f"{len(ordered)} curves, computed again: all equal")
+
+
+def _csv(folder: Path, certified: Results) -> Check:
+    """Compare the CSV file, which nothing reads back, with the certificates."""
+    path = folder / CURVES_NAME
+    if not path.is_file():
+        return Check(True, f"there is no {CURVES_NAME} to compare")
+    if read_regular(path) != curves_text(certified.curves).encode():
+        return Check(False, f"{path} is not what the certificates say")
+    return Check(True, f"{CURVES_NAME}: equal to the certificates")
+
+
+def _page_files(
+    page: Path, main: Results, others: Mapping[str, Results], calibration: Calibration | None
+) -> Iterator[Check]:
+    """Make the page and its tables again from the certificates, and compare every byte; nothing without a page."""
+    if not page.is_file():
+        return
+    page, figures, tables = report_files(page)
+    yield _page(page, main, others, calibration)
+    yield Check(None, f"{page.name}: its title, its commands and its thumbnails")
+    if tables.is_dir():
+        yield from _tables(tables, Study(main, others))
+    if figures.is_dir():
+        yield Check(None, f"{figures.name}: `multiguard report` draws them again")
+
+
+def _page(page: Path, main: Results, others: Mapping[str, Results], calibration: Calibration | None) -> Check:
+    try:
+        text = read_regular(page).decode()
+        same = text == page_again(text, main, others, calibration)
+    except (OSError, ValueError, InvalidInputError) as error:
+        return Check(False, f"{page}: {error}")
+    if not same:
+        made_by = f"or it was made by another version than {__version__}, or by another version of plotly"
+        return Check(False, f"{page} is not the page of these certificates, {made_by}; `multiguard report` makes it")
+    return Check(True, f"{page}: every number and sentence is made from the certificates")
+
+
+def _tables(folder: Path, study: Study) -> Iterator[Check]:
+    with TemporaryDirectory() as scratch:
+        made = {path.name: path.read_bytes() for path in write_tables(study, Path(scratch))}
+    there = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    wrong = [name for name in there if name in made and read_regular(folder / name) != made[name]]
+    if wrong:
+        yield Check(False, f"{folder}: not what the certificates say: {', '.join(wrong)}")
+    else:
+        yield Check(True, f"{folder}: {len(made.keys() & {*there})} tables, made again: equal")
+    if others := [name for name in there if name not in made]:
+        yield Check(None, f"{folder}: {', '.join(others)}")

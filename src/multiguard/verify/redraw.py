@@ -57,14 +57,22 @@ class Redraw:
         if [*run.image_ids] != [*images.ids]:
             voted = {*run.image_ids}
             left_out, more = [name for name in images.ids if name not in voted], [*voted - self._positions.keys()]
-            what = [f"{len(names)} {word}, such as {names[0]}" for names, word in _named(left_out, more)]
-            yield Check(False, f"the votes are not of the images of {images.name}, in order: {'; '.join(what)}")
+            both = [(left_out, "left out"), (more, "that it does not have")]
+            what = [f"{len(names)} {word}, such as {names[0]}" for names, word in both if names]
+            text = "; ".join(what) or "another order"
+            yield Check(False, f"the votes are not of the images of {images.name}, in order: {text}")
             return
-        wrong = self._other_labels() if run.labelled else []
+        known, pairs = images.labels, zip(votes.ids, votes.labels if run.labelled else (), strict=False)
+        wrong = [name for name, labels in pairs if {*known[self._positions[name]]} != {*labels}]
         if wrong:
             yield Check(False, f"other labels than in the votes: {shorten_names(wrong, 6)}")
         read = {row.image_id: sample for row in self._rows if (sample := self._read(row.image_id)) is not None}
-        changed = [row.image_id for row in self._rows if not _same_pixels(row, read.get(row.image_id))]
+        hashes = {name: image_hash(sample.image) for name, sample in read.items()}
+        changed = [
+            row.image_id
+            for row in self._rows
+            if row.image_id not in read or row.image_hash not in (None, hashes[row.image_id])
+        ]
         self._samples = read
         if changed:
             yield Check(False, f"not the images that were voted on: {shorten_names(changed, 6)}")
@@ -97,14 +105,8 @@ class Redraw:
         drawn = [each for row in self._rows for each in self._stretches(row)]
         different: dict[bool, int] = {True: 0, False: 0}  # of draws with noise, and without
         for done, (image_id, stream, first, stored) in enumerate(drawn, start=1):
-            job = smoother.job(
-                self._samples[image_id].image,
-                len(stored),
-                noise_seed=run.noise_seed,
-                image_id=image_id,
-                first_draw=first,
-                stream=stream,
-            )
+            key: dict[str, Any] = {"noise_seed": run.noise_seed, "image_id": image_id, "stream": stream}
+            job = smoother.job(self._samples[image_id].image, len(stored), first_draw=first, **key)
             ((_, again),) = smoother.run([job], steady=True)
             different[stream != "bare"] += int(np.any(packed_array(again) != stored, axis=1).sum())
             if progress is not None:
@@ -126,28 +128,12 @@ class Redraw:
                 first = int(self._generator.integers(len(stored) - count + 1))
                 yield row.image_id, stream, first, packed_array(stored)[first : first + count]
 
-    def _other_labels(self) -> list[str]:
-        """The images that have other labels in the dataset than in the votes."""
-        known = self._images.labels
-        pairs = zip(self._votes.ids, self._votes.labels, strict=True)
-        return [name for name, labels in pairs if {*known[self._positions[name]]} != {*labels}]
-
     def _read(self, image_id: str) -> Sample | None:
         """The image; None where it cannot be read."""
         try:
             return self._images[self._positions[image_id]]
         except ImageError:
             return None
-
-
-def _same_pixels(row: VoteRow, sample: Sample | None) -> bool:
-    return sample is not None and row.image_hash in (None, image_hash(sample.image))
-
-
-def _named(left_out: list[str], more: list[str]) -> list[tuple[list[str], str]]:
-    """The lists that hold something, with what they are."""
-    both = [(left_out, "left out"), (more, "that it does not have")]
-    return [each for each in both if each[0]] or [(["the first"], "in another order")]
 
 
 def _verdict(different: int, total: int, notes: tuple[str, ...]) -> Check:
@@ -157,10 +143,10 @@ def _verdict(different: int, total: int, notes: tuple[str, ...]) -> Check:
         return Check(True, f"{total} draws, drawn again: all equal; {found}")
     text = f"{different} of {total} draws, drawn again, have other labels"
     if not notes:
-        return Check(False, f"{text}, though device, precision and versions are the same")
+        return Check(False, f"{text}, though device, precision and versions are those of the votes")
     if different > _ROUNDING * total:
         return Check(False, f"{text}: too many for rounding alone; {'; '.join(notes)}")
-    rounding = "rounding explains this number, though equality cannot be shown here"
+    rounding = "so few that rounding explains them, though equality cannot be shown here"
     return Check(True, f"{text}: {rounding}; {'; '.join(notes)}")
 
 
