@@ -212,8 +212,8 @@ def _why(docs: Path) -> str:
         f"([statistics.csv]({TABLES}/statistics.csv)).\n"
         f"* **Setting.** At k' = k = 3, which the paper does not use, Theorem 1 and Jia et al. certify "
         f"{' and '.join(lead)} ([methods.csv]({TABLES}/methods.csv)).\n"
-        f"* **Votes.** What the second terms add depends on R and on the votes: {far[0]} against {far[1]} % at R = 1.25 "
-        f"here. On handwritten digits it is {small[0]} against {small[1]} % at R = 0.5 and {small[2]} against "
+        f"* **Votes.** What the second terms add depends on R and on the votes: here {far[0]} against {far[1]} % at "
+        f"R = 1.25. On handwritten digits it is {small[0]} against {small[1]} % at R = 0.5 and {small[2]} against "
         f"{small[3]} % at R = 1 ([digits.csv]({TABLES}/digits.csv))."
     )
 
