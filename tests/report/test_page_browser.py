@@ -77,16 +77,6 @@ def test_staircase(study: Study, path: Path, opened, averaging: str) -> None:
             assert np.ptp(shown) > 10 * up
 
 
-def test_method_choice(study: Study, path: Path, opened) -> None:
-    """The method changes headline and gallery."""
-    page = opened(path).page
-    page.locator("#method").select_option("independent")
-    settle(page)
-    index = int(page.locator("#radius").input_value())
-    assert list(headline(page).values()) == expected_scores(study, "independent", "mean", index)
-    assert_cards(study, page, "independent", 0.5)
-
-
 def assert_cards(study: Study, page, method: str, radius: float) -> None:
     certificates = study.main.certificates
     """Every card shows what was proved; a label has its own radius, but no more than as many labels have together."""
@@ -165,20 +155,6 @@ def test_gallery_filter(study: Study, path: Path, opened) -> None:
     assert page.locator("#image-count").inner_text() == "1 of 1 shown, 12 in all"
 
 
-def test_label_strips(study: Study, path: Path, opened) -> None:
-    """The numbers of labels follow the slider."""
-    page = opened(path).page
-    for index in (0, 12):
-        slide_to(page, index)
-        texts = page.locator(".label-strips .name").all_text_contents()
-        names = [re.sub(r" \d+ images?$", "", text) for text in texts]
-        values = page.locator(".label-strips .value").all_text_contents()
-        expected = {label.label: f"{percent_value(float(label.certified[index]))} %" for label in study.label_scores}
-        assert dict(zip(names, values, strict=True)) == expected
-        assert values == sorted(values, key=lambda value: -float(value[:-2]))
-        assert len(values) == len(study.label_scores)
-
-
 def test_tabs(study: Study, path: Path, opened) -> None:
     """Tabs show each sweep and each run."""
     page = opened(path).page
@@ -197,45 +173,6 @@ def test_tabs(study: Study, path: Path, opened) -> None:
     sizes = [int(certified_size(radii, 0.5)) for radii in low.radii["joint"]]
     recall = sum(size / count for size, count in zip(sizes, true, strict=True) if count) / sum(map(bool, true))
     assert float(table(page, "runs")["σ = 0.25"][0]) == pytest.approx(100 * recall, abs=0.1)
-
-
-def test_radius_line(path: Path, opened) -> None:
-    """The line is at the radius in every chart."""
-    page = opened(path).page
-    for section in ("methods", "sweeps", "runs"):
-        page.locator(f"#{section} .plot svg.main-svg").first.wait_for(state="attached")
-        page.locator(f"#{section}").scroll_into_view_if_needed()
-    for index in (0, 10, 30):
-        slide_to(page, index)
-        distances = page.evaluate(
-            """() => [...document.querySelectorAll('.chart')].map((chart) => {
-                const plot = chart.querySelector('.plot'), axis = plot._fullLayout.xaxis;
-                const radius = Number(document.getElementById('radius-shown').textContent);
-                const there = plot.getBoundingClientRect().left + axis._offset + axis.d2p(radius);
-                return Math.abs(chart.querySelector('.cursor').getBoundingClientRect().left - there);
-            })"""
-        )
-        assert len(distances) == 9
-        assert max(distances) < 1.5
-
-
-def test_dark_scheme(path: Path, opened) -> None:
-    """The dark scheme changes page and charts."""
-    page, looks = opened(path).page, []
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        settle(page)
-        page.locator("#methods .plot .js-line").first.wait_for(state="attached")
-        looks.append(
-            page.evaluate(
-                """() => [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color,
-                    getComputedStyle(document.querySelector('#methods .plot .js-line')).stroke,
-                    getComputedStyle(document.querySelector('#methods .key path')).stroke,
-                    getComputedStyle(document.querySelector('#methods .xtick text')).fill]"""
-            )
-        )
-    page.emulate_media(color_scheme="light")
-    assert all(light != dark for light, dark in zip(*looks, strict=True))
 
 
 def test_printing(path: Path, opened) -> None:

@@ -23,7 +23,7 @@ from tests.report.browsing import (
 from tests.report.studies import HOSTILE_IDS, HOSTILE_LABELS, NoiseImages, make_run
 
 from multiguard.certify import certified_size
-from multiguard.evaluate import CalibrateConfig, CertifyConfig, Curve, calibrate
+from multiguard.evaluate import CalibrateConfig, Curve, calibrate
 from multiguard.io.rounding import percent_value, round_up
 from multiguard.report import Study, write_page
 from multiguard.votes import read_votes
@@ -145,20 +145,6 @@ def test_adaptive_draws(unlabelled: Study, pages: dict[str, Path], opened) -> No
     provenance = page.locator("#provenance").inner_text()
     assert "40, 70, 100" in provenance
     assert "mean_draws" in provenance
-
-
-def test_labels_without_a_hit(tmp_path: Path, opened) -> None:
-    """A card lists the labels that some draw returned, fewer than k, and ticks no other."""
-    main = make_run(tmp_path, draws=4, config=CertifyConfig(k=5, k_prime=1), methods=("joint",))
-    write_page(Study(main), tmp_path / "report.html")
-    proved, unticked = main.certificates, 0
-    for card in cards(opened(tmp_path / "report.html").page, percents=".prediction small", marks=".mark"):
-        index = proved.ids.index(card["id"])
-        assert card["percents"] == [f"{25 * hits}\u00a0%" for hits in proved.predicted_hits[index]]
-        assert len(card["percents"]) < 5
-        assert card["marks"] == ["✓" if label in proved.predicted[index] else "✗" for label in proved.labels[index]]
-        unticked += card["marks"].count("✗")
-    assert unticked
 
 
 def test_staircase_of_bands(tmp_path: Path, opened) -> None:

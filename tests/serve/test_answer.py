@@ -95,31 +95,6 @@ def test_order():
     with_worker(test)
 
 
-def test_cancelled():
-    """A task whose client is gone ends at its next word; one that waits never begins."""
-
-    async def test(worker):
-        gate, said = threading.Event(), []
-
-        def work(task):
-            gate.wait(10)
-            task.tell("word", {})
-            said.append("went on")
-
-        running, waiting = worker.place(), worker.place()
-        running.start(work)
-        waiting.start(lambda task: said.append("began"))
-        running.close()
-        waiting.close()
-        gate.set()
-        last = worker.place()
-        last.start(lambda task: None)
-        assert await taken(last) == []
-        assert said == []
-
-    with_worker(test)
-
-
 def test_failures():
     """What the caller can fix is said; a bug is not, and the worker lives on."""
 
@@ -140,26 +115,6 @@ def test_failures():
             task.close()
 
     with_worker(test)
-
-
-def test_late():
-    """A task knows when its time is over, counted from when it runs."""
-
-    async def test(worker):
-        task, seen = worker.place(), []
-        assert not task.late
-
-        def work(task):
-            seen.append(task.late)
-            while not task.late:
-                pass
-
-        task.start(work)
-        assert await taken(task) == []
-        assert seen == [False]
-        assert task.late
-
-    with_worker(test, seconds=0.05)
 
 
 def test_stop():

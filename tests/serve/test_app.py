@@ -288,13 +288,6 @@ def test_attack_radius(running, orange, radius):
     assert (reply.status, "radius must be a number above 0" in reply.json["error"]) == (400, True)
 
 
-def test_model(running):
-    """Programs can ask what the server predicts with."""
-    told = running.client.ask("GET", "/api/model").json
-    assert (told["labels"], told["rule"], told["k"], told["noise"]) == (list(LABELS), "top-k", 2, "gaussian:0.5")
-    assert told["limits"]["bytes"] == 200_000
-
-
 def test_other_attacker(orange):
     """Where pixels are counted, radii are whole numbers, in claims, on the slider and in attacks."""
     for running in serve(make_predictor(noise=PixelAblation(8, SIZE * SIZE))):

@@ -85,15 +85,6 @@ def test_slider(page, running):
     assert page.locator("#count").inner_text() == "0 of 2"
 
 
-def test_more(page):
-    """More draws continue the run, and no radius falls."""
-    before = float(row(page, "red").locator(".value").inner_text().split()[-1])
-    page.click("#more")
-    page.locator("#draws", has_text="400").wait_for()
-    finish(page)
-    assert float(row(page, "red").locator(".value").inner_text().split()[-1]) >= before
-
-
 @pytest.mark.parametrize(("radius", "outcome"), [(0.1, "No label changed."), (1.5, "It lost")])
 def test_attack(page, radius, outcome):
     """The attack shows original, perturbation with its factor and result of both classifiers, also where it fails."""
@@ -265,15 +256,4 @@ def test_calibrated(browser, calibrated, tmp_path):
     assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
     for words in ("Returned: red", "at least 80 % of the true labels", "The calibrated classifier", "sha256"):
         assert words in other.locator("body").inner_text()
-    context.close()
-
-
-def test_threshold(browser, threshold):
-    """The threshold rule says how many other labels come in."""
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(threshold.address)
-    choose(page, encode())
-    finish(page)
-    assert re.search(r"At most \d other labels? comes? in|not proved", page.locator("#together").inner_text())
     context.close()
