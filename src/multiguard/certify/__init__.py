@@ -1,25 +1,20 @@
 """Pure mathematics: from the votes of a smoothed classifier to what they prove. NumPy and SciPy only."""
 
-from typing import TYPE_CHECKING
-
-from multiguard.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from multiguard.certify.ablation import BandAblation, PixelAblation
-    from multiguard.certify.additive import Gaussian, Uniform
-    from multiguard.certify.betting import settled_by_betting
-    from multiguard.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
-    from multiguard.certify.draws import hits_from_ranked
-    from multiguard.certify.noise import Noise, parse_noise, resolve_noise
-    from multiguard.certify.radii import (
-        Radii,
-        certified_radii,
-        certified_radii_batch,
-        certified_size,
-        exact_radii,
-        label_radii,
-    )
-    from multiguard.certify.rules import METHODS, Method, Rule, RuleName, Threshold, TopK, make_rule, register_method
+from multiguard.certify.ablation import BandAblation, PixelAblation
+from multiguard.certify.additive import Gaussian, Uniform
+from multiguard.certify.betting import settled_by_betting
+from multiguard.certify.bounds import clopper_pearson_lower, clopper_pearson_upper
+from multiguard.certify.draws import hits_from_ranked
+from multiguard.certify.noise import Noise, parse_noise, resolve_noise
+from multiguard.certify.radii import (
+    Radii,
+    certified_radii,
+    certified_radii_batch,
+    certified_size,
+    exact_radii,
+    label_radii,
+)
+from multiguard.certify.rules import METHODS, Method, Rule, RuleName, Threshold, TopK, make_rule, register_method
 
 __all__ = [
     "METHODS",
@@ -48,17 +43,3 @@ __all__ = [
     "resolve_noise",
     "settled_by_betting",
 ]
-
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "ablation": ["BandAblation", "PixelAblation"],
-        "additive": ["Gaussian", "Uniform"],
-        "betting": ["settled_by_betting"],
-        "bounds": ["clopper_pearson_lower", "clopper_pearson_upper"],
-        "draws": ["hits_from_ranked"],
-        "noise": ["Noise", "parse_noise", "resolve_noise"],
-        "radii": ["Radii", "certified_radii", "certified_radii_batch", "certified_size", "exact_radii", "label_radii"],
-        "rules": ["METHODS", "Method", "Rule", "RuleName", "Threshold", "TopK", "make_rule", "register_method"],
-    },
-)

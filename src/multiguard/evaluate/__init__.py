@@ -1,40 +1,35 @@
 """What votes prove of a set of images: certificates, certified precision, recall and F1 at a radius, and sweeps."""
 
-from typing import TYPE_CHECKING
-
-from multiguard.evaluate.curves import (  # not lazily: a function has the name of its module
+from multiguard.evaluate.attacks import (
+    AttackCurve,
+    AttackedImage,
+    AttackOutcome,
+    Attacks,
+    Goal,
+    attack_curves,
+    evaluated_size,
+    read_attacks,
+)
+from multiguard.evaluate.calibration import CalibrateConfig, Calibration, calibrate, read_calibration
+from multiguard.evaluate.certificates import Certificates
+from multiguard.evaluate.certification import LabelSource, certify_votes, make_certificates
+from multiguard.evaluate.config import CertifyConfig, SweepConfig
+from multiguard.evaluate.curves import (
     Curve,
     curves,
     method_curve,
     paired_differences,
     radius_grid,
 )
-from multiguard.lazy import lazy_names
-
-if TYPE_CHECKING:
-    from multiguard.evaluate.attacks import (
-        AttackCurve,
-        AttackedImage,
-        AttackOutcome,
-        Attacks,
-        Goal,
-        attack_curves,
-        evaluated_size,
-        read_attacks,
-    )
-    from multiguard.evaluate.calibration import CalibrateConfig, Calibration, calibrate, read_calibration
-    from multiguard.evaluate.certificates import Certificates
-    from multiguard.evaluate.certification import LabelSource, certify_votes, make_certificates
-    from multiguard.evaluate.config import CertifyConfig, SweepConfig
-    from multiguard.evaluate.results import Results, read_certificates, write_certificates
-    from multiguard.evaluate.scores import (
-        Averaging,
-        LabelScores,
-        Scores,
-        label_scores,
-        prediction_scores,
-        set_scores,
-    )
+from multiguard.evaluate.results import Results, read_certificates, write_certificates
+from multiguard.evaluate.scores import (
+    Averaging,
+    LabelScores,
+    Scores,
+    label_scores,
+    prediction_scores,
+    set_scores,
+)
 
 __all__ = [
     "AttackCurve",
@@ -70,25 +65,3 @@ __all__ = [
     "set_scores",
     "write_certificates",
 ]
-
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "attacks": [
-            "AttackCurve",
-            "AttackedImage",
-            "AttackOutcome",
-            "Attacks",
-            "Goal",
-            "attack_curves",
-            "evaluated_size",
-            "read_attacks",
-        ],
-        "calibration": ["CalibrateConfig", "Calibration", "calibrate", "read_calibration"],
-        "certificates": ["Certificates"],
-        "certification": ["LabelSource", "certify_votes", "make_certificates"],
-        "config": ["CertifyConfig", "SweepConfig"],
-        "results": ["Results", "read_certificates", "write_certificates"],
-        "scores": ["Averaging", "LabelScores", "Scores", "label_scores", "prediction_scores", "set_scores"],
-    },
-)
