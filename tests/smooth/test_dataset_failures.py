@@ -36,6 +36,22 @@ def test_stop_and_record(tmp_path):
     assert (len(read_votes(tmp_path)), read_votes(tmp_path).failures) == (8, ())
 
 
+@pytest.mark.parametrize("fixed", [{0}, {0, 1}, {0, 4}])
+def test_fixed_first_image(tmp_path, fixed):
+    """A run whose first image was fixed, or is gone later, is the same run."""
+    broken = {0, 1, 4}
+    vote_dataset(smoother(), Images(8, unreadable=broken), tmp_path, **FIXED, on_error="record")
+    vote_dataset(smoother(), Images(8, unreadable=broken - fixed), tmp_path, **FIXED, on_error="record")
+    assert len(read_votes(tmp_path).failures) == 3, "recorded failures stay"
+    if fixed == {0}:
+        with pytest.raises(DataError, match=r"1\.jpg"):
+            vote_dataset(smoother(), Images(8, unreadable=broken - fixed), tmp_path, **FIXED)
+    vote_dataset(smoother(), Images(8), tmp_path, **FIXED)
+    assert (len(read_votes(tmp_path)), read_votes(tmp_path).failures) == (8, ())
+    vote_dataset(smoother(), Images(8, unreadable={0}), tmp_path, **FIXED, on_error="record")
+    assert len(read_votes(tmp_path)) == 8, "an image that is gone after it was voted on"
+
+
 class Darker(Images):
     """The same ids with other images."""
 

@@ -132,6 +132,20 @@ def test_discarded_run(folder, finished):
     assert contents(folder) == finished
 
 
+@pytest.mark.parametrize(("changes", "missing"), [({}, [1]), ({"noise_seed": 5}, None)])
+def test_other_first_image(folder, changes, missing):
+    """A run that differs only in its first image is the same run if the caller finds the same images."""
+    other = provenance(first_image_hash="0", **changes)
+    with pytest.raises(VotesError, match="another run"):
+        opened(folder, other)
+    if missing is None:
+        with pytest.raises(VotesError, match="another run"):
+            opened(folder, other, same_images=lambda: True)
+    else:
+        writer = opened(folder, other, same_images=lambda: True)
+        assert (writer.missing(), writer.manifest.provenance) == (missing, RUN)
+
+
 def test_any_noise_seed(folder, finished):
     """A writer of any noise seed resumes with the stored one; whatever else differs is named, the noise seed not."""
     for main in (True, False):

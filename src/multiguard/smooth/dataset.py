@@ -259,8 +259,22 @@ class VoteRun:
             keep_failures=self._record,
             main=main,
             any_noise_seed=self._scheme.any_noise_seed,
+            same_images=lambda: self._voted_on(folder),
             discard=discard,
         )
+
+    def _voted_on(self, folder: Path) -> bool:
+        """Whether votes are on these images, by the first of them that has any: a run may know it by another one.
+
+        The image by which a run is known may have been bad when the run began, or be gone now.
+        """
+        with suppress(VotesError):  # the writer raises it
+            votes = read_votes(folder, partial=True)
+            hashes = dict(zip(votes.ids, votes.image_hashes, strict=True))
+            for position in (index for index, name in enumerate(self.dataset.ids) if name in hashes):
+                with suppress(ImageError):
+                    return image_hash(self._images.peek(position).image) == hashes[self.dataset.ids[position]]
+        return False
 
     def vote_shards(self, writer: VotesWriter, shards: Iterable[int], on_image: Callable[[], object]) -> None:
         """Vote on these shards; each is written in a thread, at most one behind the device."""

@@ -48,6 +48,7 @@ class VotesWriter:
         keep_failures: Whether a shard with image failures counts as done; otherwise it is voted on again.
         main: Whether this is the one writer that prepares the folder and finishes it; others join it afterwards.
         any_noise_seed: Whether a stored run that differs only in its noise seed is the same run, resumed with its own.
+        same_images: Whether a stored run that differs only in its first image voted on the same images.
         discard: Removes another run's votes, or damaged ones, from the folder; None refuses them.
     """
 
@@ -60,6 +61,7 @@ class VotesWriter:
         keep_failures: bool = True,
         main: bool = True,
         any_noise_seed: bool = False,
+        same_images: Callable[[], bool] = lambda: False,
         discard: Callable[[Path], None] | None = None,
     ) -> None:
         self._keep_failures, self._main, self._folder = keep_failures, main, Path(folder)
@@ -71,6 +73,8 @@ class VotesWriter:
         if stored is not None:
             known = stored.provenance.noise_seed
             mine = replace(provenance, noise_seed=known) if any_noise_seed else provenance
+            first = replace(mine, first_image_hash=stored.provenance.first_image_hash)
+            mine = first if first != mine and first.extension_of(stored.provenance) and same_images() else mine
             run = mine.extension_of(stored.provenance) if stored.shard_images == shard_images else None
             if run is None:
                 differences = _differences(stored, Manifest(mine, shard_images))
