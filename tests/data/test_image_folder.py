@@ -29,11 +29,7 @@ def test_one_field_of_labels(images):
     write(images, 'file,labels\na.jpg,Hund;Käfer\n"b, c.jpg","say ""hi"";Hund;Hund"\ngröße-日本.png,\n')
     dataset = open_folder(images, size=4)
     assert dataset.label_names == ("Hund", "Käfer", 'say "hi"')
-    assert listed(dataset) == {
-        "a.jpg": ["Hund", "Käfer"],
-        "b, c.jpg": ["Hund", 'say "hi"'],
-        "größe-日本.png": [],
-    }
+    assert listed(dataset) == {"a.jpg": ["Hund", "Käfer"], "b, c.jpg": ["Hund", 'say "hi"'], "größe-日本.png": []}
 
 
 def test_one_column_per_label(images):

@@ -74,10 +74,7 @@ def test_ambiguous_lists(row, names):
             _ = as_dataset(data, names)[0]
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [ROWS, ROWS.astype(int), ROWS.astype(np.uint8), torch.from_numpy(ROWS), ROWS.tolist()],
-)
+@pytest.mark.parametrize("rows", [ROWS, ROWS.astype(int), ROWS.astype(np.uint8), torch.from_numpy(ROWS), ROWS.tolist()])
 def test_input_forms(rows):
     """Arrays, tensors and lists become float32 rows."""
     inputs, _ = contents(as_dataset((rows, SETS), NAMES))

@@ -14,11 +14,7 @@ def nuswide(tmp_path):
     (tmp_path / "images").mkdir()
     for name in ("0001_1.jpg", "0002_2.jpg", "0003_3.jpg"):
         Image.new("CMYK", (10, 10)).save(tmp_path / "images" / name)
-    rows = [
-        "images/0001_1.jpg,\"['sky', 'airport']\",train",
-        "0002_2.jpg,['clouds'],val",
-        "images/0003_3.jpg,[],val",
-    ]
+    rows = ["images/0001_1.jpg,\"['sky', 'airport']\",train", "0002_2.jpg,['clouds'],val", "images/0003_3.jpg,[],val"]
     (tmp_path / "nus_wid_data.csv").write_text(HEADER + "\n".join(rows))
     return tmp_path
 

@@ -35,10 +35,7 @@ THRESHOLD_SWEPT = {"threshold": [0.1, 0.3, 0.6], "n": [50, 100], "alpha": [0.1, 
 UNLABELLED_SWEPT = {"threshold": [0.3, 0.6], "alpha": [0.1, 0.001]}
 THRESHOLD = {"rule": "threshold", "k_max": None, "score_threshold": 0.5}
 UNLABELLED = {"labelled": False, "pilot_draws": 60}
-ADAPTIVE = {
-    "stops": (40, 70, 100),
-    "stopping": {"radii": (0.25, 1.0), "alpha": 0.001, "k": None},
-}
+ADAPTIVE = {"stops": (40, 70, 100), "stopping": {"radii": (0.25, 1.0), "alpha": 0.001, "k": None}}
 
 
 def make_run(

@@ -160,10 +160,7 @@ def _typer(**how: Any) -> typer.Typer:
 
 
 app = _typer(
-    name="multiguard",
-    cls=_Commands,
-    help="Provable robustness for any multi-label classifier.",
-    no_args_is_help=True,
+    name="multiguard", cls=_Commands, help="Provable robustness for any multi-label classifier.", no_args_is_help=True
 )
 
 

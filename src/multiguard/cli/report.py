@@ -24,8 +24,7 @@ _Part = Annotated[
     dict[str, Any], Fields(("title", "gallery", "images", "methods", "baseline", "radii"), ReportConfig, others=())
 ]
 _Out = Annotated[
-    Path | None,
-    Option(help="The page, NAME.html, or its folder [the run's; of several runs none: only print]."),
+    Path | None, Option(help="The page, NAME.html, or its folder [the run's; of several runs none: only print].")
 ]
 _Root = Annotated[Path | None, Option(help="Where the images are [where they were voted on].")]
 

@@ -38,11 +38,7 @@ _OUTPUTS = {
 
 
 def run_command(
-    recipe: _Recipe = "digits",
-    out: _Out = None,
-    set_: _Set = None,
-    until: _Until = "report",
-    force: _Force = False,
+    recipe: _Recipe = "digits", out: _Out = None, set_: _Set = None, until: _Until = "report", force: _Force = False
 ) -> None:
     """Train, vote, calibrate, certify and report as a recipe says, skipping every step whose inputs have not changed.
 

@@ -56,12 +56,7 @@ def _table_splits(name: str, root: Path | str | None, table: Path | None) -> lis
 
 
 def open_dataset(
-    name: str,
-    *,
-    root: Path | str | None = None,
-    split: str,
-    size: int | None = None,
-    **options: object,
+    name: str, *, root: Path | str | None = None, split: str, size: int | None = None, **options: object
 ) -> IndexedDataset:
     """The dataset of this name and split: its listing is read and checked, its images are decoded only when read.
 
