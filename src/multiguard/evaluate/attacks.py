@@ -78,8 +78,7 @@ def evaluated_size(
 def smallest_bound(draws: int, num_true: int, num_labels: int, rule: Rule, goal: Goal, *, beta: float) -> int:
     """No draws, whatever they hit, give an upper bound of `evaluated_size` below this number.
 
-    So few draws cannot break a certificate of this many labels or fewer, and evaluating it tests nothing. L has
-    `num_true` of the `num_labels` labels; the other arguments are as in `evaluated_size`.
+    So few draws cannot break a certificate of this many labels or fewer. L has `num_true` of the `num_labels` labels.
     """
     # At worst L is never hit, and some other labels share all hits: one for each place (top-k), or every label.
     num_false = num_labels - num_true
@@ -128,10 +127,7 @@ class AttackedImage:
         return certified_size(self.proved[goal][method], radius)
 
     def sizes(self, goal: Goal, attack: str, radius: ArrayLike) -> Ints:
-        """The fewest labels that an attack, or the "best" of all, left at each radius or below, by the estimates.
-
-        The clean image counts for every attack, as a perturbation of norm 0.
-        """
+        """The fewest labels that an attack, or the "best", left at each radius or below; the clean image counts."""
         counted = [o for o in self.outcomes if o.goal == goal and (attack == BEST or o.attack in (attack, CLEAN))]
         within = np.array([outcome.radius for outcome in counted]) <= np.asarray(radius)[..., None]
         left = np.array([outcome.size for outcome in counted])
@@ -181,10 +177,7 @@ class Attacks:
         return tuple(image.id for image in self.images if image.breaks(method, surely=surely))
 
     def tested(self, method: Method) -> tuple[str, ...]:
-        """The ids of the images that were attacked within a certified radius, or whose clean image breaks theirs.
-
-        Of the others the method proves nothing that an attack was near enough to break.
-        """
+        """The ids of the images that were attacked within a certified radius, or whose clean image breaks theirs."""
         nothing: Mapping[Goal, int] = {"in": 0, "out": 0}
         return tuple(i.id for i in self.images if i.tests(method, nothing) or i.breaks(method, surely=True))
 
@@ -208,8 +201,7 @@ class Attacks:
     def chance(self, broken: int, method: Method) -> float:
         """An upper bound on the probability of this many broken certificates, or more, if everything is sound.
 
-        With `jia` each number of labels is proved alone: each of an image's min(d, k) proofs may fail with
-        probability alpha.
+        With `jia` each number of labels is proved alone: each of an image's min(d, k) proofs may fail with alpha.
         """
         if self.exact or not broken:
             return 0.0 if broken else 1.0

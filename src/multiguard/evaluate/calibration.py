@@ -361,21 +361,26 @@ def _calibrate(
     if progress is not None:
         progress(len(candidates), len(candidates))
     best = min(range(len(costs)), key=costs.__getitem__, default=0)
-    chosen, own, test = votes[candidates[best][0]], part(best, setting), part(best, testing)
-    run = chosen.provenance
+    used = {names[row] for row in (*choosing, *setting)}
+    pixels = [pixel_hash or name for one in votes for name, pixel_hash in _pixels(one).items() if name in used]
+    hashes = tuple(one.manifest_hash for one in votes)
+    parts = part(best, setting), part(best, testing)
+    return _promise(config, votes[candidates[best][0]], *parts, votes=hashes, used=tuple(dict.fromkeys(pixels)))
+
+
+def _promise(config: CalibrateConfig, chosen: Votes, own: Part, test: Part, **origin: tuple[str, ...]) -> Calibration:
+    """What the images that set the hits promise, and what the test images show of it."""
+    run, seen = chosen.provenance, config.confidence or _TEST_CONFIDENCE
     sure = config.confidence if config.confidence is None or config.wrong is None else (1 + config.confidence) / 2
     least = own.most_hits(1 - config.recall, sure)
     if least == 0:
         raise InvalidInputError(_instead(config, own, sure, run.noise))
     _check_wrong(config, own, least)
-    seen = config.confidence or _TEST_CONFIDENCE
-    used = {names[row] for row in (*choosing, *setting)}
-    pixels = [pixel_hash or name for one in votes for name, pixel_hash in _pixels(one).items() if name in used]
     return Calibration(
         config=config,
         k_prime=own.k_prime,
         least_hits=least,
-        draws=draws,
+        draws=own.risk.draws,
         noise=str(run.noise),
         label_names=run.label_names,
         model=run.model,
@@ -383,8 +388,7 @@ def _calibrate(
         classifier=classifier_facts(run),
         images=int(own.labelled.sum()),
         votes_draws=run.draws,
-        votes=tuple(one.manifest_hash for one in votes),
-        used=tuple(dict.fromkeys(pixels)),
+        **origin,
         wrong=test.wrong(least, seen) if config.wrong is None else config.wrong,
         wrong_confidence=seen,
         test_images=len(test.true),

@@ -1,21 +1,15 @@
 """Curves of certified scores, one for each method, config and averaging; and what holds of the means in them.
 
-**Test set.** Each image's score s_i is false with probability at most alpha, and the noise of different images is
-independent. So the number of false ones exceeds q with probability at most P(Bin(N, alpha) > q), and without the q
-largest the sum of the s_i is no more than that of the true scores. That costs no further certificate.
-
-**Population.** s_i is at most the true score, or false: its mean exceeds the true mean by at most alpha.
-
-**Means.** For x_1, ..., x_n, independent with values in [0, 1] and a mean of at most m, and 0 < theta < 1,
+**Test set.** Each image's score is false with probability at most alpha, and the noise of different images is
+independent: more than q are false with probability at most P(Bin(N, alpha) > q), so the sum without the q largest is no
+more than that of the true scores. **Population.** A score is at most the true one, or false: its mean exceeds the true
+mean by at most alpha. **Means.** For independent x_i in [0, 1] with a mean of at most m, and 0 < theta < 1,
 
     K(m) = mean over theta of  prod_i (1 - theta + theta x_i / m)
 
-has mean at most 1, so that it reaches 1/a with probability at most a. K falls as m rises, so with probability at least
-1 - a the mean is no less than the largest m with K(m) >= 1/a. The stakes theta are fixed by n alone, and K does not
-depend on the order of the images. `docs/calibration.md` has the proofs.
-
-A difference of two scores of one image lies in [-1, 1]; (difference + 1) / 2 is bounded in the same way. Images on
-which both agree keep their place in the product, so few discordant images give a narrow interval.
+has mean at most 1 and falls as m rises, so with probability at least 1 - a the mean is no less than the largest m with
+K(m) >= 1/a. The thetas are fixed by n alone. `docs/calibration.md` has the proofs. A difference of two scores of one
+image lies in [-1, 1]; (difference + 1) / 2 is bounded in the same way.
 """
 
 from __future__ import annotations
@@ -191,13 +185,7 @@ def radius_grid(noise: Noise, *, to: float | None = None, step: float | None = N
 
 
 def mean_bands(counts: Iterable[Counts], level: float, alpha: float) -> Bands:
-    """What holds of mean precision, recall and F1 over the images that have labels.
-
-    Args:
-        counts: What is certified of the images, each image with probability 1 - alpha at each radius.
-        level: The confidence of intervals and of the population's floors.
-        alpha: The probability of a false certificate, per image; 0 where nothing is random.
-    """
+    """What holds of mean precision, recall and F1 of images with labels, each false with probability alpha."""
     tallies = _tallies(map(_image_scores, counts))
     precision, recall, f1 = (_interval(*each, level) for each in tallies)
     tests = [_surely(values, times, alpha) / np.maximum(times.sum(axis=1), 1) for values, times in tallies]
@@ -234,13 +222,7 @@ def mean_differences(
 
 
 def mean_at_least(values: Floats, confidence: float) -> float:
-    """With probability at least `confidence` over the sample, the mean of the population is no less than this.
-
-    No value of the sample can rise and the bound fall.
-
-    Args:
-        values: (images,) independent values in [0, 1].
-        confidence: The probability.
+    """With this confidence the mean of the population is no less; no value of the sample can rise and the bound fall.
 
     >>> round(mean_at_least(np.array([1.0, 1.0, 0.5, 1.0] * 25), 0.95), 2)
     0.81

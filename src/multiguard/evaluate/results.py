@@ -258,10 +258,7 @@ def plain_provenance(run: Provenance) -> dict[str, Any]:
 
 
 class TableFile:
-    """A kind of Parquet files: rows with page checksums, and metadata with a checksum of its own.
-
-    `folder` is what a folder with such a file is called, `remedy` how to replace a damaged file.
-    """
+    """Parquet files of one name, what a folder with one is called, and how to replace a damaged one."""
 
     def __init__(self, name: str, kind: str, version: int, folder: str, remedy: str) -> None:
         self.name, self.folder, self.remedy = name, folder, remedy
@@ -284,10 +281,7 @@ class TableFile:
         pq.write_table(table.replace_schema_metadata({METADATA_KEY: text}), folder / self.name, **options)
 
     def read(self, folder: Path, parse: Callable[[dict[str, Any], pa.Table, str], T]) -> T:
-        """What `parse` makes of the metadata, the rows and the sha256 of the file, all of the same bytes.
-
-        A damaged file, and one whose metadata was edited, raises `DataError`.
-        """
+        """What `parse` makes of the metadata, the rows and the sha256 of the file; `DataError` if it is damaged."""
         path = folder / self.name
         try:
             content, digest = read_hashed(path, MOST_TABLE)
@@ -323,10 +317,9 @@ class _Metadata:
 
 
 def write_certificates(results: Results, folder: str | Path, *, force: bool = False) -> Results:
-    """Write a certificates folder so that a reader finds the old certificates or the new ones, complete.
+    """Write a certificates folder, complete or not at all; returns the results with the sha256 of the file.
 
-    Returns the results with the sha256 of the file. A CSV file never lies next to certificates that it was not made
-    from, and with `force` or without, files that multiguard did not write are never replaced.
+    With `force` or without, files that multiguard did not write are never replaced.
     """
     return kept_results(Path(folder), None, lambda: results, force=force)
 

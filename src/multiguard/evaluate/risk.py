@@ -1,17 +1,11 @@
 """What a deployed classifier misses and wrongly returns under the worst attack, bounded by votes of clean images.
 
-The classifier takes m fresh draws at the image that it receives and returns each label that at least h of them hit. Let
-p be the probability of a label at the clean image, K of whose n draws hit it. Under every perturbation up to R the
-label is missed with probability at most
-
-    miss_h(p) = P(Bin(m, down(p)) < h),    estimated by miss_h(lo(K)), lo the Clopper-Pearson lower bound at a level a.
-
-No level is paid for: with gap = max over h, p of miss_h(p) - E miss_h(lo(K)), which the numbers n, m, a and R decide,
-
-    miss_h(p) <= E miss_h(lo(K)) + gap    for every p and h.
-
-A wrong label is returned with probability at most P(Bin(m, up(p)) >= h). As up(p) = 1 - down(1 - p), that is
-miss_{m-h+1}(1 - p): n - K draws do not hit it, and the same gap serves. `docs/calibration.md` has the proofs.
+The classifier takes m fresh draws at the image that it receives and returns each label that at least h of them hit. A
+label of probability p at the clean image, K of whose n draws hit it, is missed under any perturbation up to R with
+probability at most miss_h(p) = P(Bin(m, down(p)) < h), estimated by miss_h(lo(K)), lo the Clopper-Pearson bound at
+a level a. With gap = max over h, p of miss_h(p) - E miss_h(lo(K)), which n, m, a and R decide, miss_h(p) is at most the
+mean of the estimate + gap. A wrong label is returned with probability at most P(Bin(m, up(p)) >= h): as up(p) =
+1 - down(1 - p), that is miss_{m-h+1}(1 - p), and the same gap serves. `docs/calibration.md` has the proofs.
 """
 
 from functools import cache
@@ -33,12 +27,7 @@ _ROUNDING = 1e-9  # many times the error of the sums
 
 
 class Risk:
-    """Bounds for one number of draws per clean image, one of fresh draws, one noise and one radius.
-
-    Attributes:
-        votes_draws: n, the draws of each clean image.
-        draws: m, the fresh draws of a new image.
-        gap: What to add to a mean of `missed`, and times the number of other labels to one of `wrong`.
+    """Bounds for n draws per clean image, m fresh draws, one noise and one radius; `gap` is to be added to means.
 
     >>> from multiguard.certify import Gaussian
     >>> risk = Risk(1000, 120, Gaussian(0.5), 0.5)
@@ -54,12 +43,9 @@ class Risk:
         self.gap, self._low = _bounds(votes_draws, draws, str(noise), radius)
 
     def missed(self, hits: Ints, true: Bools, least: int) -> Floats:
-        """(images,) the fraction of its labels that an image misses if a label needs `least` hits.
+        """(images,) the fraction of its labels that an image misses if a label needs `least` hits, from 0 to m.
 
-        Args:
-            hits: (images, c) in how many of the n draws each label was returned.
-            true: (images, c) the labels of each image, at least one.
-            least: h, from 0 to m.
+        `hits`, (images, c), says in how many of the n draws each label was returned, `true` the labels of each image.
         """
         chances = self._chances(least)[hits]
         return np.asarray(np.sum(chances, axis=1, where=true) / true.sum(axis=1))
@@ -114,8 +100,7 @@ def _bounds(votes_draws: int, draws: int, noise_text: str, radius: float) -> tup
 def _gap(low: Floats, draws: int, noise: Noise, radius: float) -> float:
     """At least the largest miss_h(p) - E miss_h(lo(K)) over all p and h, not negative; 1 if that is not small.
 
-    Both fall in p: between p and p' the difference is at most miss_h(p) - E' miss_h(lo(K)), E' at p'. Where this is not
-    small enough, the interval is cut.
+    Both fall in p: between p and p' the difference is at most miss_h(p) - E' miss_h(lo(K)), E' at p'.
     """
     most = len(low) - 1
     edges = np.unique(np.ceil(most * np.sin(np.linspace(0, np.pi / 2, _BINS)) ** 2).astype(np.int64))

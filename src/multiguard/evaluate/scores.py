@@ -143,10 +143,7 @@ def prediction_scores(
 def certified_counts(
     true: Rows[Floats], false: Rows[Floats] | None, num_true: Ints, rule: Rule, radius: Floats
 ) -> Iterator[Counts]:
-    """What radii certify at each of some radii, some images at a time: memory does not grow with their number.
-
-    Of k labels returned by the top-k rule, those that are not true are false.
-    """
+    """What radii certify at each of some radii, some images at a time: memory does not grow with them."""
     for start in range(0, len(num_true), IMAGES_AT_A_TIME):
         part = slice(start, start + IMAGES_AT_A_TIME)
         floors = certified_sizes(true, radius, part)
@@ -159,10 +156,7 @@ def certified_counts(
 
 
 def certified_sizes(rows: Rows[Floats], radius: Floats, part: slice = slice(None)) -> Floats:
-    """(..., images) how many radii of each image reach each radius, with the shape of the radii first.
-
-    Of radii that never rise within an image that is `certified_size`, of all images at once.
-    """
+    """(..., images) how many radii of each image reach each radius: `certified_size` of all images at once."""
     images = range(len(rows))[part]
     offsets = rows.offsets[images.start : images.stop + 1]
     values = rows.values[offsets[0] : offsets[-1]]
