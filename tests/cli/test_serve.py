@@ -67,7 +67,7 @@ def test_taken_port(model):
     ("options", "words"),
     [
         (["--set", "draws=0"], "draws is 0; expected a whole number of 1 or more"),
-        (["--examples", "nowhere"], "--examples is nowhere, which is no folder of readable images"),
+        (["--examples", "nowhere"], "nowhere: no such folder; give a folder of images"),
         (["--host", "no such host"], "cannot listen there"),
         (["--set", "threshold=0.5"], "threshold belongs to the threshold rule"),
     ],

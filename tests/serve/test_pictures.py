@@ -24,6 +24,7 @@ def test_examples(tmp_path):
     assert [(name, content) for name, content, _ in found] == [("a", files["a.jpg"]), ("b c", files["b-c.png"])]
     assert all(thumbnail.startswith("data:image/") for *_, thumbnail in found)
     (tmp_path / "none").mkdir()
+    (tmp_path / "bad.png").rename(tmp_path / "none" / "bad.png")
     with pytest.raises(InvalidInputError, match="no folder of readable images"):
         find_examples(tmp_path / "none", 8)
 

@@ -85,8 +85,8 @@ def _why_nothing(written: "Results") -> str:
     proved = written.certificates
     draws, labels = max(proved.draws, default=0), len(proved.label_names)
     rule, alpha, method = proved.config.rule, proved.config.alpha, proved.methods[0]
-    judged = draws and method in ("joint", "coupled", "betting")
-    if not judged or largest_radius(draws, rule, labels, proved.noise, alpha, method) >= 0:
+    closed = draws and method in ("joint", "coupled", "betting")
+    if not closed or largest_radius(draws, rule, labels, proved.noise, alpha, method) >= 0:
         return ""
     return nothing_words(draws, rule, labels, alpha, method)
 

@@ -10,6 +10,7 @@ import numpy as np
 import multiguard.data
 from multiguard.certify.noise import Noise, check_sampled
 from multiguard.data.image import decode_image, read_image_bytes
+from multiguard.data.image_folder import find_images
 from multiguard.data.sample import Sample
 from multiguard.errors import ImageError, InvalidInputError
 from multiguard.io.files import read_regular
@@ -25,7 +26,6 @@ Example = tuple[str, bytes, str]  # an image that the page offers: its name, its
 _MOST = 8  # examples
 _PHOTOS = Path(multiguard.data.__file__).parent / "photos"
 _PHOTO_SIZE = 64  # pixels per side
-_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif")
 _ASSETS = Path(__file__).parent / "assets"
 _STYLES = (REPORT_ASSETS / "report.css", _ASSETS / "serve.css")
 _SCRIPTS = (
@@ -79,14 +79,13 @@ def find_examples(folder: Path | None, size: int) -> tuple[Example, ...]:
     """The first images of a folder, by name; without one the package's photos, unless the model takes small images."""
     if folder is None:
         return tuple(_read(_PHOTOS)) if size >= _PHOTO_SIZE else ()
-    found = tuple(_read(folder)) if folder.is_dir() else ()
-    if not found:
+    if not (found := tuple(_read(folder))):
         raise InvalidInputError(f"examples is {folder}, which is no folder of readable images")
     return found
 
 
 def _read(folder: Path) -> Iterator[Example]:
-    for path in sorted(path for path in folder.iterdir() if path.suffix.lower() in _SUFFIXES)[:_MOST]:
+    for path in [folder / name for name in find_images(folder)][:_MOST]:
         with suppress(ImageError):  # the others may do
             content = read_image_bytes(path)
             thumbnail, *_ = make_thumbnail(Sample(path.name, decode_image(content, source=path), ()))

@@ -224,8 +224,8 @@ def _labels(run: Run, returned: Any, scores: Any) -> list[dict[str, Any]]:
 def _proof(run: Run, found: "AdversarialBatch", radius: float, draws: int) -> dict[str, Any]:
     """The labels proved at this radius, and whether fresh draws contradict the proof beyond doubt.
 
-    The n-th attack on a run has the level beta / (n (n + 1)): whoever clicks until something looks contradicted finds
-    that of a sound proof with probability beta at most.
+    The n-th attack on a run has the level beta / (n (n + 1)), so however many follow, a sound proof looks contradicted
+    with probability beta at most.
     """
     if run.live.labels is None:
         return {"proved": [], "contradicted": False}
