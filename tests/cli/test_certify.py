@@ -13,6 +13,7 @@ from multiguard.certify import Threshold, TopK, certified_radii
 from multiguard.data import DigitsDataset
 from multiguard.evaluate import read_certificates
 from multiguard.votes import read_votes
+from multiguard.votes.types import as_array
 
 MODEL = ["--model", "tests.cli.test_certify:linear_model", "--output", "logits", "--size", 16, "--sigma", 0.5]
 DIGITS = ["--data", "digits", "--images", 6, "--set", "shard_images=4"]
@@ -128,8 +129,8 @@ def test_pilot_labels(deployed, votes, name, asked, tmp_path):
     given, found = votes(name), read_certificates(tmp_path / "c").certificates
     assert not found.labelled
     for position, labels in enumerate(found.labels):
-        pilots = given.pilot_ranked(position) if asked is TOP_K else given.pilot_hits(position)
-        assert labels == (TopK(4, 2) if asked is TOP_K else Threshold(0.4)).returned(pilots, 10)
+        rule = TopK(4, 2) if asked is TOP_K else Threshold(0.4)
+        assert labels == rule.returned(as_array(given.row(position, adaptive=True).pilot, rule), 10)
     assert "fraction of the predicted labels that provably stay" in out
     names = {name for _, name in shown(out)}
     assert names == ({"stay"} if asked is TOP_K else {"stay", "floor", "ceiling"})

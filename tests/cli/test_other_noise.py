@@ -80,7 +80,7 @@ def test_prediction_of_bands(place):
     said = " ".join(done("predict", "digit.png", "--model", "bands").split())
     assert "(16 bands)" in said
     assert "under any change inside one such patch, anywhere" in said
-    assert "all of this holds, since nothing is random. bands, k' = " in said
+    assert "all of this holds, since nothing is random. bands, torch float32 on cpu, k' = " in said
 
 
 def test_dry_run(place):

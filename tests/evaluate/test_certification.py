@@ -51,8 +51,7 @@ def methods_of(votes) -> tuple[str, ...]:
 def protected(votes, position: int, rule) -> tuple[int, ...]:
     if votes.provenance.labelled:
         return votes.labels[position]
-    pilot = votes.pilot_hits(position) if votes.rule == "threshold" else votes.pilot_ranked(position)
-    return rule.returned(pilot, 12)
+    return rule.returned(as_array(votes.row(position, adaptive=True).pilot, rule), 12)
 
 
 def slow_radii(votes, position, config, labels, alpha, method):

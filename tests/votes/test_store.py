@@ -78,10 +78,8 @@ def test_threshold_votes_as_ranks(tmp_path):
     write(tmp_path, run)
     votes = read_votes(tmp_path)
     assert np.array_equal(votes.hits(1), row(run, 1).votes.hits())
-    assert np.array_equal(votes.pilot_hits(1), row(run, 1).pilot.hits())
-    for read in (votes.ranked, votes.pilot_ranked):
-        with pytest.raises(VotesError, match=r"threshold rule.*--rule threshold"):
-            read(1)
+    with pytest.raises(VotesError, match=r"threshold rule.*--rule threshold"):
+        votes.ranked(1)
 
 
 def test_ranked_votes_as_sets(tmp_path):
@@ -89,10 +87,8 @@ def test_ranked_votes_as_sets(tmp_path):
     run = provenance(pilot_draws=5)
     write(tmp_path, run)
     votes = read_votes(tmp_path)
-    assert np.array_equal(votes.pilot_ranked(1), row(run, 1).pilot)
-    for read in (votes.hits, votes.pilot_hits):
-        with pytest.raises(VotesError, match=r"top-k rule.*k and k_prime"):
-            read(1)
+    with pytest.raises(VotesError, match=r"top-k rule.*k and k_prime"):
+        votes.hits(1)
 
 
 @pytest.mark.parametrize("rule", [{}, THRESHOLD])
@@ -106,15 +102,10 @@ def test_adaptive_votes_as_fixed(tmp_path, rule):
         with pytest.raises(VotesError, match=r"adaptive run.*only the method 'betting'"):
             one(0)
     assert [len(read(position, adaptive=True)) for position in range(5)] == [2, 4, 7, 2, 4]
-    assert len(votes.pilot_hits(0) if rule else votes.pilot_ranked(0)) == 5
 
 
 def test_what_a_run_lacks(tmp_path):
-    """Pilot draws and labels that a run does not have are refused."""
-    write(tmp_path / "fixed", RUN)
-    votes = read_votes(tmp_path / "fixed")
-    with pytest.raises(VotesError, match="no pilot draws"):
-        votes.pilot_ranked(0)
+    """Labels that a run does not have are refused."""
     write(tmp_path / "unlabelled", provenance(**UNLABELLED))
     with pytest.raises(VotesError, match=r"no ground truth.*--no-labels"):
         _ = read_votes(tmp_path / "unlabelled").labels

@@ -27,7 +27,7 @@ from multiguard.votes.shards import (
     read_shard,
     shard_name,
 )
-from multiguard.votes.types import DrawVotes, Ranked, VoteRow, as_hits, as_ranked, check_rows, record_of
+from multiguard.votes.types import Ranked, VoteRow, check_rows, record_of
 
 # Images whose votes are read together: more gain nothing, and 100,000 draws of these take 16 MB.
 _IMAGES_AT_A_TIME = 16
@@ -38,7 +38,7 @@ class Votes:
 
     A shard that is replaced after the folder was opened raises `VotesError`. In an adaptive run the votes themselves
     decided how many draws an image has: only the method betting may certify them, and they are returned only to a
-    caller who passes `adaptive=True`. Pilot draws have methods of their own and are never among those that certify.
+    caller who passes `adaptive=True`. Pilot draws (`VoteRow.pilot`) are never among those that certify.
 
     Example:
         >>> votes = read_votes(folder)  # a folder with the votes of 5 images
@@ -150,20 +150,6 @@ class Votes:
     def hits(self, position: int, *, adaptive: bool = False) -> NDArray[np.bool_]:
         """(draws, c): the set of each draw; ranked votes raise `VotesError`. Arguments as in `row`."""
         return self.row(position, adaptive=adaptive).hits
-
-    def pilot_ranked(self, position: int) -> Ranked:
-        """(pilot draws, K') of the draws that choose labels; a run without them raises `VotesError`."""
-        return as_ranked(self._pilot(position))
-
-    def pilot_hits(self, position: int) -> NDArray[np.bool_]:
-        """(pilot draws, c) of the draws that choose labels; a run without them raises `VotesError`."""
-        return as_hits(self._pilot(position))
-
-    def _pilot(self, position: int) -> DrawVotes:
-        pilot = self.row(position, adaptive=True).pilot
-        if pilot is None:
-            raise VotesError("these votes hold no pilot draws to choose labels from; vote again with pilot draws.")
-        return pilot
 
     def _check_adaptive(self, adaptive: bool) -> None:
         if self.adaptive and not adaptive:
