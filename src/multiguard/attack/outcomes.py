@@ -28,6 +28,7 @@ from multiguard.evaluate import (
 from multiguard.evaluate.attacks import attack_stage, finite_radii, proved_sizes, stage_attacks
 from multiguard.evaluate.scores import check_radius
 from multiguard.io.config import from_tree, to_tree
+from multiguard.io.files import check_content
 from multiguard.io.rounding import plain
 from multiguard.models import Classifier
 from multiguard.models.config import ModelConfig, recorded_model
@@ -78,6 +79,8 @@ def attack(
         progress: Called with ("attacking", images done, images in all).
         on_note: Called with what a user should know, before the search.
     """
+    if out is not None:
+        check_content(out, "an attack")
     certified = read_certificates(certificates)
 
     def attacked() -> Attacks:

@@ -34,14 +34,13 @@ def attack_command(run: _Run, config: _Attack, model: _Model, out: _Out = None, 
     """
     from multiguard.attack import attack as run_attack
     from multiguard.cli.score_table import show_attack_curves
-    from multiguard.io.files import check_content, check_inside
+    from multiguard.io.files import check_inside
     from multiguard.report.words import attack_words, verdict
     from multiguard.run.arms import find_certificates, path_in_run
 
     named = from_tree(ModelConfig, model) if model else None
     certificates = find_certificates(run)[""]
     target = out or path_in_run(certificates, "attack")
-    check_content(target, "an attack")
     if target.parent == certificates.parent:
         check_inside(certificates.parent, target)
     search = partial(run_attack, config, certificates, model=named, out=target, command=typed_command(), force=force)

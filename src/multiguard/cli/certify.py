@@ -48,7 +48,7 @@ def certify_command(
     """
     from multiguard.cli.score_table import show_scores
     from multiguard.evaluate import certify_votes, read_calibration
-    from multiguard.io.files import check_content, check_inside
+    from multiguard.io.files import check_inside
     from multiguard.report.words import promises
     from multiguard.votes import read_votes
     from multiguard.votes.folder import read_source
@@ -60,10 +60,8 @@ def certify_command(
         config, taken = _chosen(config, choice.rule), choice.others(whole)
         source["calibration"] = {"left_out": len(whole) - len(taken), "radius": choice.config.radius}
     varied = from_settings(SweepConfig, sweep or (), "--sweep")
-    varied.configs(config, taken.provenance)  # a mistake in an option is named before anything about folders
     labels: LabelSource = "pilot" if no_labels else "truth"
     folder = out or votes.parent / "certificates"
-    check_content(folder, "certificates")
     if folder.parent == votes.parent:
         check_inside(votes.parent, folder)
     prove = partial(certify_votes, config, taken, sweep=varied, labels=labels, source=source, force=force)

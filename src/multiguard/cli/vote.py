@@ -60,7 +60,6 @@ def vote_command(
 
     Example: multiguard vote --model runs/digits --data digits --images 100 --out runs/votes
     """
-    from multiguard.io.files import check_content
     from multiguard.smooth import vote as votes_of
     from multiguard.votes.provenance import engine_words
 
@@ -69,7 +68,6 @@ def vote_command(
         return _say(votes_of.NamedRun(vote, data, model, noise=named, target=goal))
     if out is None:
         raise InvalidInputError("--out is missing: the votes folder to write; --dry-run writes none")
-    check_content(out, "votes")
     draw = partial(votes_of.vote, vote, data, model, noise=named, target=goal, cluster=cluster, force=force)
     with graceful_stop(FINISHING) as stop, progress_bar("images") as progress:
         told = partial(progress, "voting")

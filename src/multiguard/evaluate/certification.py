@@ -20,6 +20,7 @@ from multiguard.evaluate.config import CertifyConfig, SweepConfig, is_one_claim,
 from multiguard.evaluate.curves import curves, radius_grid
 from multiguard.evaluate.results import Results, kept_results, plain_provenance
 from multiguard.io.config import to_tree
+from multiguard.io.files import check_content
 from multiguard.io.names import unknown_name
 from multiguard.io.records import checksum
 from multiguard.version import __version__
@@ -76,9 +77,11 @@ def certify_votes(
     >>> results.certificates.methods, results.certificates.config.draws, len(results.certificates.radii["joint"])
     (('joint', 'paper'), 7, 5)
     """
+    (sweep or SweepConfig()).configs(config, votes.provenance)  # a mistake in a config comes before any in a folder
     make = partial(_results, config, votes, sweep or SweepConfig(), labels, source, command, progress)
     if out is None:
         return make()
+    check_content(Path(out), "certificates")
     return kept_results(Path(out), certify_request(config, votes, sweep, labels), make, force=force)
 
 

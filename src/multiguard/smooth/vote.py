@@ -12,7 +12,7 @@ from multiguard.errors import ImageError, InvalidInputError, VotesError
 from multiguard.evaluate import CertifyConfig
 from multiguard.evaluate.scores import failed_words
 from multiguard.io.config import to_tree
-from multiguard.io.files import remove_partial_files, write_atomically
+from multiguard.io.files import check_content, remove_partial_files, write_atomically
 from multiguard.io.lock import folder_lock
 from multiguard.io.names import shorten_names
 from multiguard.io.progress import time_words
@@ -75,6 +75,8 @@ def vote(
     multiguard.errors.InvalidInputError: the dataset 'digits test ... must have the same labels in the same order, ...
     """
     progress, stop = progress or no_progress, stop or no_stop
+    if out is not None:
+        check_content(out, "votes")
     if cluster is None or cluster.cluster is None:
         run = NamedRun(config, data, model, noise=noise, target=target)
         for text in (*run.notes, *run.warnings()):
