@@ -21,6 +21,14 @@ def test_noise_statistics():
     assert float(noise.max()) > 0.75
 
 
+def test_sigma_range():
+    """With a largest sigma each image has its own, log-uniform in the range, and Gaussian noise of it."""
+    noise = add_noise(torch.zeros(2000, 1, 32, 32), Gaussian(0.12), seeded(), 2.0)
+    place = (noise.std((1, 2, 3)).double() / 0.12).log() / np.log(2 / 0.12)
+    assert stats.kstest(place.numpy(), stats.uniform(-0.005, 1.01).cdf).pvalue > 1e-4
+    assert stats.kstest((noise[0] / noise[0].std()).flatten().numpy(), stats.norm.cdf).pvalue > 1e-4
+
+
 def test_uniform_noise():
     """Uniform noise fills its interval, and is drawn for each value."""
     noise = add_noise(torch.full((8, 3, 64, 64), 0.5), Uniform(0.25), seeded()) - 0.5

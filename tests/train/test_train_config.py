@@ -56,3 +56,20 @@ def test_open_size():
     assert opened.resolved("coco", (8, 16)) == opened
     with pytest.raises(InvalidInputError, match="'pixels:40/128', but the images have 256 pixels"):
         opened.resolved("coco", (8, 32))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sigma": 2}, "sigma_max is 1 and sigma is 2; expected sigma below sigma_max"),
+        ({"sigma": 1}, "sigma_max is 1 and sigma is 1"),
+        ({"noise": "none"}, "sigma_max is 1 and no Gaussian noise"),
+        ({"noise": "uniform:0.5"}, "sigma_max is 1 and no Gaussian noise"),
+    ],
+)
+def test_sigma_range(given, message):
+    """A range of sigma needs Gaussian noise below its end; the record has both ends."""
+    with pytest.raises(InvalidInputError, match=message):
+        TrainConfig(sigma_max=1, **given)
+    record = TrainConfig(sigma=0.12, sigma_max=1).resolved("coco").record()
+    assert (record["noise"], record["sigma_max"]) == ("gaussian:0.12", 1)

@@ -62,7 +62,8 @@ class ModelCard:
         """
         recipe = self.training.get("recipe", {})
         noise = recipe.get("noise") if recipe.get("epochs") else None
-        return noise if isinstance(noise, str) else None
+        largest = recipe.get("sigma_max")
+        return None if not isinstance(noise, str) else noise if largest is None else f"{noise} to {largest:g}"
 
 
 def write_card(path: Path, card: ModelCard) -> None:

@@ -310,7 +310,10 @@ def _run_families(study: Study) -> list[Family]:
 def _training_words(trained: str | None) -> str:
     if trained is None:
         return "noise in training unknown"
-    return "trained without noise" if trained == NO_NOISE else f"trained with {parse_noise(trained).words}"
+    if trained == NO_NOISE:
+        return "trained without noise"
+    noise, *largest = trained.split(" to ")
+    return f"trained with {' to '.join([parse_noise(noise).words, *largest])}"
 
 
 def _of_runs(study: Study, runs: Runs, values: Mapping[str, str], key: FamilyKey, title: str) -> Family:

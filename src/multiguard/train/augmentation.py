@@ -23,25 +23,31 @@ def derived_seed(*key: int) -> int:
     return int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:8], "big") >> 1
 
 
-def add_noise(images: Tensor, noise: Noise | None, generator: torch.Generator) -> Tensor:
+def add_noise(
+    images: Tensor, noise: Noise | None, generator: torch.Generator, sigma_max: float | None = None
+) -> Tensor:
     """Put the noise on images (B, channels, height, width), without clamping; None returns the same tensor.
 
-    A band ablation keeps a random one of its bands in each image.
+    A band ablation keeps a random one of its bands in each image. With `sigma_max`, the sigma of Gaussian noise is
+    drawn for each image, log-uniformly from the given one to this.
     """
-    return images if noise is None else noise.sample(_Noise(images, generator))
+    return images if noise is None else noise.sample(_Noise(images, generator, sigma_max))
 
 
 class _Noise:
     """A `Sampler` that puts a new draw of a noise on each of the images."""
 
-    def __init__(self, images: Tensor, generator: torch.Generator) -> None:
-        self._images = images
+    def __init__(self, images: Tensor, generator: torch.Generator, sigma_max: float | None) -> None:
+        self._images, self._sigma_max = images, sigma_max
         self._how: Any = {"generator": generator, "device": images.device}
 
     def gaussian(self, sigma: float) -> Tensor:
         """N(0, sigma^2) added to each value."""
         drawn = torch.randn(self._images.shape, dtype=self._images.dtype, **self._how)
-        return self._images.add(drawn, alpha=sigma)
+        if self._sigma_max is None:
+            return self._images.add(drawn, alpha=sigma)
+        place = torch.rand(len(drawn), 1, 1, 1, dtype=drawn.dtype, **self._how)
+        return self._images.addcmul(drawn, sigma * (self._sigma_max / sigma) ** place)
 
     def uniform(self, half_width: float) -> Tensor:
         """A uniform number added to each value."""

@@ -8,6 +8,7 @@ from msgspec import Meta
 from multiguard.certify.noise import NO_NOISE, Noise, given_noise, parse_noise
 from multiguard.errors import InvalidInputError
 from multiguard.io.config import Config, Count, NotNegative, Positive, Threads, Whole, described, from_tree, to_tree
+from multiguard.io.rounding import plain
 
 LossName = Literal["asl", "bce", "softmax", "asl+softmax"]
 Probability = Annotated[float, Meta(ge=0, le=1)]
@@ -70,6 +71,9 @@ class TrainConfig(Config, frozen=True):
     ] = "best"
     seed: Annotated[Whole, described("Seed of the order, crops, noise and initial weights.")] = 0
     sigma: Annotated[NotNegative | None, described("Gaussian noise on training images; 0 for none [0.5].")] = None
+    sigma_max: Annotated[
+        Positive | None, described("Largest sigma: each training image draws its own, from sigma to this [sigma].")
+    ] = None
     val_sigma: Annotated[NotNegative | None, described("Gaussian noise on validation images [sigma].")] = None
     model: Annotated[
         str | None,
@@ -93,6 +97,12 @@ class TrainConfig(Config, frozen=True):
         super().__post_init__()
         given_noise(self.sigma, self.noise)
         given_noise(self.val_sigma, self.val_noise)
+        if self.sigma_max is not None:
+            lowest = getattr(self.training_noise, "sigma", None)
+            if lowest is None or lowest >= self.sigma_max:
+                given = "no Gaussian noise" if lowest is None else f"sigma is {plain(lowest)}"
+                fix = "expected sigma below sigma_max"
+                raise InvalidInputError(f"sigma_max is {plain(self.sigma_max)} and {given}; {fix}")
         if self.denoise_epochs and self.epochs is not None and self.denoise_epochs >= self.epochs:
             fix = "the network behind the U-Net needs epochs too"
             raise InvalidInputError(f"denoise_epochs is {self.denoise_epochs} of {self.epochs} epochs; {fix}")

@@ -160,7 +160,7 @@ class Trainer:
         self.generator.manual_seed(derived_seed(config.seed, STEP, epoch, step, self.rank))
         augmented = self.augment(images.float() / 255, self.generator)
         augmented, wanted = cutmix(augmented, targets.float(), config.cutmix, self.generator)
-        noisy = add_noise(augmented, noise, self.generator).contiguous(memory_format=self.layout)
+        noisy = add_noise(augmented, noise, self.generator, config.sigma_max).contiguous(memory_format=self.layout)
         loss = self._denoising_loss(noisy, augmented) if alone else self._loss(noisy, augmented, wanted, noise)
         self.stepper.zero_grad()
         self.accelerator.backward(loss)
