@@ -29,7 +29,7 @@ def test_paper_defaults():
         ({"noise": "gauss:0.5"}, "unknown noise 'gauss': did you mean 'gaussian'"),
         ({"val_noise": "band:0"}, "width must be a whole number of at least 1"),
         ({"noise": "band:4", "sigma": 0.5}, "sigma is 0.5, Gaussian noise, and noise is band:4; give one of the two"),
-        ({"epochs": 2, "denoise_epochs": 2}, "denoise_epochs is 2 of 2 epochs"),
+        ({"epochs": 2, "denoise_epochs": 3}, "denoise_epochs is 3 of 2 epochs"),
     ],
 )
 def test_mistakes(given, message):
@@ -40,8 +40,8 @@ def test_mistakes(given, message):
 
 def test_late_contradiction():
     """A contradiction with the dataset's default is named too."""
-    with pytest.raises(InvalidInputError, match="denoise_epochs is 4 of 4 epochs"):
-        TrainConfig(denoise_epochs=4).resolved("digits")
+    with pytest.raises(InvalidInputError, match="denoise_epochs is 5 of 4 epochs"):
+        TrainConfig(denoise_epochs=5).resolved("digits")
 
 
 def test_losses():

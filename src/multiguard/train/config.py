@@ -103,9 +103,8 @@ class TrainConfig(Config, frozen=True):
                 given = "no Gaussian noise" if lowest is None else f"sigma is {plain(lowest)}"
                 fix = "expected sigma below sigma_max"
                 raise InvalidInputError(f"sigma_max is {plain(self.sigma_max)} and {given}; {fix}")
-        if self.denoise_epochs and self.epochs is not None and self.denoise_epochs >= self.epochs:
-            fix = "the network behind the U-Net needs epochs too"
-            raise InvalidInputError(f"denoise_epochs is {self.denoise_epochs} of {self.epochs} epochs; {fix}")
+        if self.epochs is not None and self.denoise_epochs > self.epochs:
+            raise InvalidInputError(f"denoise_epochs is {self.denoise_epochs} of {self.epochs} epochs")
 
     def filled(self, data: str) -> "TrainConfig":
         """The same with the defaults of this dataset in place of None; the noise is not among them."""
