@@ -51,11 +51,11 @@ def main(root: Path, weights: str, count: int = 8) -> None:
     dataset = subset(open_dataset("coco", root=root, split="val", size=SIZE), 4 * count, seed=1)
     chosen = [sample for sample in map(dataset.__getitem__, range(len(dataset))) if sample.labels][:count]
     images, truth = np.stack([sample.image for sample in chosen]), [list(sample.labels) for sample in chosen]
-    tagger = load("coco-0.5")
+    tagger = load("coco")
     models: dict[str, tuple[Any, Any, AttackConfig]] = {
         "ordinary": (ordinary_network(root, weights), TopK(5, 5), BARE),
-        "coco-0.5 without noise": (tagger, TopK(5, 5), BARE),
-        "coco-0.5 smoothed": (Smoother(tagger, sigma=0.5, k_max=3), RULE, NOISY),
+        "coco without noise": (tagger, TopK(5, 5), BARE),
+        "coco smoothed": (Smoother(tagger, sigma=0.5, k_max=3), RULE, NOISY),
     }
     for name, (model, rule, config) in models.items():
         for radius in RADII:

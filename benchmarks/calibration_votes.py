@@ -42,7 +42,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("unseen", "val", "out"):
         parser.add_argument(name, type=Path)
-    parser.add_argument("--model", default="coco-0.5")
+    parser.add_argument("--model", default="coco")
     parser.add_argument("--seconds", type=float, default=3600)
     parser.add_argument("--images", type=int, default=2000, help="images of each kind at most")
     parser.add_argument("--draws", type=int, default=600, help="per unseen image")

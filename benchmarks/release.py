@@ -1,28 +1,28 @@
-"""Puts a trained model into the package: `python -m benchmarks.release RUN NAME --root COCO`.
+"""Puts a trained model into the package: `python -m benchmarks.release MODEL NAME --certificates DIR... --root COCO`.
 
-RUN is a run folder: its model (trained with `--half`), votes drawn with exactly these weights, and their certificates.
-Weights and card of the model are copied, without paths of the machine that trained it. What is measured goes to
-measured.json, and the text of MODEL_CARD.md is made from it and from the records of training. The test suite compares
-every model with the reference logits that are written here.
-
-`--published` measures a model of the package again, of which RUN has only certificates: by a newer method, say.
-measured.json changes, and the card up to its scores; what it says of data, training and limits stays.
+MODEL is a model folder, trained with `half`. Each DIR holds certificates, by the top-k rule, of votes drawn with
+exactly these weights, one noise each; one is of the noise in the model's card. Weights and card are copied, without
+paths of the machine that trained them. What is measured goes to measured.json, with the training of the network that
+this one started from, and MODEL_CARD.md, one screen, is made from it. The test suite compares every model with the
+reference logits that are written here.
 """
 
 import argparse
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from multiguard.certify.noise import parse_noise
 from multiguard.certify.rules import TopK
 from multiguard.data import load_pixels, open_dataset
 from multiguard.errors import InvalidInputError
-from multiguard.evaluate import Results, read_certificates
+from multiguard.evaluate import Certificates, Results, read_certificates
 from multiguard.evaluate.scores import label_scores
 from multiguard.io.rounding import percent, plain
 from multiguard.models.built_in import MEASURED_FILE, TEXT_FILE
@@ -30,72 +30,46 @@ from multiguard.models.card import WEIGHTS_FILE, ModelCard, read_card, write_car
 from multiguard.models.classifier import Classifier
 from multiguard.models.model_folder import load_folder
 from multiguard.models.onnx import GRAPH_FILE
-from multiguard.models.spec import BUILT_IN, CARD_FILE, import_library
+from multiguard.models.spec import BUILT_IN, import_library
 from multiguard.train.trainer import noisy_map
 
 REFERENCES = Path(__file__).parent.parent / "tests" / "models" / "built_in_logits.json"
 _BATCH = 4
-_RADII = (0.0, 0.5, 1.0, 1.5, 2.0)  # in sigma
-_AFTER_SCORES = "## Data and training"
+_RADII = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 
 _TEXT = """# {name}: objects in photos
 
-Labels for a photo, out of the {labels} of MS-COCO. The network is `{architecture}`: an EfficientNet-Lite behind a U-Net
-that cleans the image, {parameters:,} weights, stored in half precision and loaded in single precision. It was trained
-to be smoothed with Gaussian noise of standard deviation {sigma} on pixels in [0, 1]: use it with this noise, which is
-what `multiguard` does by default. It is not meant to be used without noise.
+Labels for a photo, out of the {labels} of MS-COCO. One network for Gaussian noise of any standard deviation sigma from
+{lowest} to {highest} on pixels in [0, 1]; sigma = {sigma} is the default. It is made to be smoothed.
 
 ```
-multiguard predict photo.jpg --model {name}
+multiguard predict photo.jpg --model {name} --sigma {sigma}
 ```
 
-## Scores
+Certified recall on {images} images of {data}, which had no part in training, by `{method}` with
+k' = {k_prime}, k = {k}, {draws} draws and alpha = {alpha}: the part of an image's labels that no perturbation of
+l2-norm up to R takes from the {k} labels returned, as a mean over images, rounded down. R is measured at {size} x
+{size} pixels.
 
-On {images} images of {data}, which had no part in training or in choosing the epoch. Mean average
-precision: {map_clean} without noise, {map_noisy} on one noisy copy of each image.
-
-Certified recall by `{method}` with k' = {k_prime}, k = {k}, {draws} draws per image and alpha = {alpha}: the fraction
-of an image's labels that no perturbation of l2-norm up to R takes from the {k} labels returned, as the mean over
-images, rounded down. R is the norm at {size}x{size} pixels: the same perturbation of a photo at half the height and
-width has half the norm.
-
-| R | {radii} |
-|---|{rules}|
-| certified recall | {recall} |
-
-Each label alone, by `{label_method}` on the same draws: in which fraction of the images that have it the label
-provably stays up to R. Labels that few images have are measured roughly.
-
-| label | images | {radii} |
+| sigma | mAP | {radii} |
 |---|---|{rules}|
-{per_label}
+{curves}
 
-## Data and training
+mAP is the mean average precision on one noisy copy of each image; it is {map_clean} without noise. `measured.json`,
+beside this card, has each label on its own.
 
-Trained on {train_name}: {train_images:,} images, resized to {size}x{size} pixels. It started from {start}.{teacher}
-Every setting of this training is in `{card_file}`; these are its hyperparameters:
-
-{recipe}
-{before}
-The recipe `coco-tagger` trains a network of this kind from ImageNet weights on.
-
-The sha256 of the weights file is `{weights_sha256}`.
-
-## Limits
-
-- It knows {labels} kinds of objects and returns {k} labels for every image; what it does not know, it cannot name.
-- Images are squashed to {size}x{size} pixels. Small objects are often missed, and rare labels are weak: see the table.
-- The images that trained it had been stored with 224x224 pixels, those that were certified with 256x256; all were
-  enlarged. Photos with more detail were not measured.
-- A certificate says that labels stay under small perturbations of this image. It does not say that they are right.
-- COCO's photos come from Flickr and show what was photographed and uploaded there; other places, times and cameras are
-  underrepresented. Do not use it to make decisions about people.
-
-## Licence
-
-The weights are published under {licence}, as the package is. Training started from the ImageNet weights of
-EfficientNet-Lite, published under Apache-2.0. The annotations of MS-COCO are published under CC BY 4.0; its images are
-from Flickr, under their owners' terms, and are not part of the package.
+- **Network**: `{architecture}`, an EfficientNet-Lite behind a U-Net that cleans the image, {parameters:,} weights,
+  stored in half precision, computed in single precision.
+- **Training**: {train_images:,} images of MS-COCO 2014 train, enlarged to {size} x {size} pixels, from
+  {start}{teacher}. `model.json` has every setting; the recipe `coco-tagger` trains such a network from ImageNet
+  weights.
+- **Limits**: it knows {labels} kinds of objects and returns {k} labels for every image. Images are squashed to a
+  square; small objects and rare labels are weak. The photos had 256 x 256 pixels; more detail was not measured. A
+  certificate says that labels stay, not that they are right. COCO's photos come from Flickr; other places, times
+  and cameras are underrepresented. Do not use it to make decisions about people.
+- **Licence**: {licence}, as the package. Training started from ImageNet weights of EfficientNet-Lite (Apache-2.0). The
+  annotations of MS-COCO are published under CC BY 4.0; its images are not part of the package.
+- **Weights**: sha256 `{weights_sha256}`
 """
 
 
@@ -109,6 +83,15 @@ class MeasuredLabel:
 
 
 @dataclass(frozen=True)
+class Curve:
+    """What one noise certifies."""
+
+    sigma: float
+    map_noisy: float  # mean average precision on one noisy copy of each image
+    recall: tuple[float, ...]  # certified recall at each of the radii, the mean over images
+
+
+@dataclass(frozen=True)
 class Measured:
     """The content of measured.json: what a release measured of these weights, on images that trained nothing."""
 
@@ -117,72 +100,60 @@ class Measured:
     task: str
     licence: str
     labels: int
-    sigma: float
+    sigma: float  # the default
     size: int  # height and width of the images, where noise and radii are measured
     data: str  # the images
     images: int
     map_clean: float  # mean average precision without noise
-    map_noisy: float  # and on one noisy copy of each image
     k: int
     k_prime: int
     draws: int
     alpha: float
     method: str
     radii: tuple[float, ...]
-    recall: tuple[float, ...]  # certified recall at each of the radii, the mean over images
+    curves: tuple[Curve, ...]
     label_method: str  # the method of the labels' own radii
-    per_label: tuple[MeasuredLabel, ...]  # those that some image has
+    per_label: tuple[MeasuredLabel, ...]  # those that some image has, at the default sigma
+    before: Mapping[str, Any]  # the training of the network that this one started from
 
 
 def main() -> None:
     """Measure, write the folder, and add the reference logits."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, help="holds model/ and certificates/")
+    parser.add_argument("model", type=Path, help="the model folder")
     parser.add_argument("name")
+    parser.add_argument("--certificates", type=Path, nargs="+", required=True)
     parser.add_argument("--root", type=Path, required=True, help="the COCO folder with the images that were voted on")
     parser.add_argument("--start", type=Path, help="the model folder that training started from, if it was one")
-    parser.add_argument("--published", action="store_true", help="measure the published model NAME again")
     parser.add_argument("--out", type=Path, default=BUILT_IN, help="where the folder NAME is written")
     parser.add_argument("--references", type=Path, default=REFERENCES)
     args = parser.parse_args()
-    out = args.out / args.name
-    if args.published and args.start is not None:
-        parser.error("--start is about a new model, and --published about one that is there")
-    if args.published:
-        measure_again(args.run, args.name, args.root, out)
-    else:
-        release(args.run, args.name, args.root, out, args.references, args.start)
+    release(args.model, args.name, args.certificates, args.root, args.out / args.name, args.references, args.start)
 
 
-def measure_again(run: Path, name: str, root: Path, out: Path) -> None:
-    """Replace what the published folder says of its scores."""
-    card = read_card(out)
-    measured = measure(out, card, read_certificates(run / "certificates"), root)
-    text = with_scores((out / TEXT_FILE).read_text(), card_text(name, card, measured))
-    _write_measured(out, measured)
-    (out / TEXT_FILE).write_text(text)
-
-
-def with_scores(old: str, new: str) -> str:
-    """The text of a card with the scores of another, and everything after them as it was."""
-    (scores, _), (_, rest) = new.split(_AFTER_SCORES), old.split(_AFTER_SCORES)
-    return f"{scores}{_AFTER_SCORES}{rest}"
-
-
-def release(run: Path, name: str, root: Path, out: Path, references: Path, start: Path | None = None) -> None:
+def release(
+    model: Path,
+    name: str,
+    certificates: Sequence[Path],
+    root: Path,
+    out: Path,
+    references: Path,
+    start: Path | None = None,
+) -> None:
     """Write the folder of the model, and its reference logits into the tests' file."""
-    card, results = published(read_card(run / "model")), read_certificates(run / "certificates")
+    card = published(read_card(model))
     before = read_start(card, start)
-    measured = measure(run / "model", card, results, root)
+    measured = measure(model, card, [read_certificates(folder) for folder in certificates], root, before)
     out.mkdir(parents=True, exist_ok=True)
-    (out / WEIGHTS_FILE).write_bytes((run / "model" / WEIGHTS_FILE).read_bytes())
+    (out / WEIGHTS_FILE).write_bytes((model / WEIGHTS_FILE).read_bytes())
     write_card(out, card)
     write_graph(out)
-    _write_measured(out, measured)
-    (out / TEXT_FILE).write_text(card_text(name, card, measured, before))
+    (out / MEASURED_FILE).write_text(json.dumps(asdict(measured), indent=1) + "\n")
+    (out / TEXT_FILE).write_text(card_text(name, card, measured))
     known = json.loads(references.read_text()) if references.is_file() else {}
     known[name] = reference_logits(out)
     references.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+    print((out / TEXT_FILE).read_text())
 
 
 def write_graph(folder: Path) -> None:
@@ -217,42 +188,40 @@ def write_graph(folder: Path) -> None:
     (folder / GRAPH_FILE).write_bytes(model.SerializeToString())
 
 
-def _write_measured(out: Path, measured: Measured) -> None:
-    (out / MEASURED_FILE).write_text(json.dumps(asdict(measured), indent=1) + "\n")
-    print(f"{out}: certified recall {dict(zip(measured.radii, measured.recall, strict=True))}")
-
-
 def published(card: ModelCard) -> ModelCard:
     """The card with names in place of the paths of the machine that trained it."""
     names = {key: Path(card.training[key]).name for key in ("model",) if "/" in card.training.get(key, "")}
     return replace(card, training={**card.training, **names})
 
 
-def read_start(card: ModelCard, start: Path | None) -> ModelCard | None:
-    """The card of the model folder that training started from, if it was one; another folder is refused."""
+def read_start(card: ModelCard, start: Path | None) -> Mapping[str, Any]:
+    """The training of the model folder that this one started from, if it was one; another folder is refused."""
     wanted = card.training.get("model_sha256")
     if wanted is not None and start is None:
         raise InvalidInputError(f"training started from a model folder ({wanted[:12]}...): name it with --start")
     before = None if start is None else published(read_card(start))
     if before is not None and before.weights_sha256 != wanted:
         raise InvalidInputError(f"training did not start from {start}: the sha256 of its weights is another")
-    return before
+    return {} if before is None else before.training
 
 
-def measure(folder: Path, card: ModelCard, results: Results, root: Path) -> Measured:
+def measure(
+    folder: Path, card: ModelCard, results: Sequence[Results], root: Path, before: Mapping[str, Any]
+) -> Measured:
     """Everything that the card says in numbers; certificates of other weights are refused."""
-    certificates, rule = results.certificates, results.certificates.config.rule
-    if results.provenance["weights_hash"] != card.weights_sha256:
-        raise InvalidInputError("the votes were drawn with other weights than those in the folder")
-    if not isinstance(rule, TopK) or certificates.config.draws is None or certificates.noise != card.noise:
-        raise InvalidInputError("the certificates must be of the top-k rule, fixed draws and the model's own sigma")
-    if certificates.failures or not certificates.labelled:
-        raise InvalidInputError("the certificates must be about the true labels of images that could all be read")
+    by_noise = {each.certificates.noise: each for each in results}
+    if card.noise not in by_noise:
+        raise InvalidInputError(f"no certificates are of {card.noise}, the noise in the model's card")
+    main = by_noise[card.noise].certificates
     data = open_dataset("coco", root=root, split="val", size=card.image_size[0])
-    if tuple(data.ids) != certificates.ids:
-        raise InvalidInputError(f"{root} does not hold exactly the images that were voted on, in their order")
-    classifier, pixels, method = _SmallBatches(load_folder(folder)), load_pixels(data), certificates.methods[0]
-    radii = tuple(card.noise.sigma * radius for radius in _RADII)
+    for each in results:
+        _check(each, card, main, tuple(data.ids))
+    classifier, pixels, rule, method = (
+        _SmallBatches(load_folder(folder)),
+        load_pixels(data),
+        main.config.rule,
+        main.methods[0],
+    )
     return Measured(
         weights_sha256=card.weights_sha256,
         parameters=sum(weights.numel() for weights in classifier.parameters()),
@@ -264,20 +233,43 @@ def measure(folder: Path, card: ModelCard, results: Results, root: Path) -> Meas
         data=f"MS-COCO 2014 validation ({data.name})",
         images=len(data),
         map_clean=noisy_map(classifier, pixels, None),
-        map_noisy=noisy_map(classifier, pixels, card.noise),
         k=rule.k,
         k_prime=rule.k_prime,
-        draws=certificates.config.draws,
-        alpha=certificates.config.alpha,
+        draws=main.config.draws,
+        alpha=main.config.alpha,
         method=method,
-        radii=radii,
-        recall=tuple(results.curve(radii, method=method).scores.recall.tolist()),
+        radii=_RADII,
+        curves=tuple(
+            Curve(noise.sigma, noisy_map(classifier, pixels, noise), tuple(_recall(each, method)))
+            for noise, each in sorted(by_noise.items(), key=lambda item: item[0].sigma)
+        ),
         label_method="joint",
         per_label=tuple(
             MeasuredLabel(scores.label, scores.images, tuple(scores.certified.tolist()))
-            for scores in label_scores(certificates, radii)
+            for scores in label_scores(main, _RADII)
         ),
+        before=before,
     )
+
+
+def _check(results: Results, card: ModelCard, main: Certificates, ids: tuple[str, ...]) -> None:
+    """Raises `InvalidInputError` unless the certificates are of these weights and images, and like the main ones."""
+    certificates = results.certificates
+    if results.provenance["weights_hash"] != card.weights_sha256:
+        raise InvalidInputError("the votes were drawn with other weights than those in the folder")
+    if not isinstance(certificates.config.rule, TopK) or certificates.config.draws is None:
+        raise InvalidInputError("the certificates must be of the top-k rule and of fixed draws")
+    if certificates.config != main.config or certificates.methods != main.methods:
+        raise InvalidInputError("the certificates of the noises must have one config")
+    if certificates.failures or not certificates.labelled:
+        raise InvalidInputError("the certificates must be about the true labels of images that could all be read")
+    if ids != certificates.ids:
+        raise InvalidInputError("the folder does not hold exactly the images that were voted on, in their order")
+
+
+def _recall(results: Results, method: str) -> list[float]:
+    recall: list[float] = results.curve(_RADII, method=method).scores.recall.tolist()
+    return recall
 
 
 class _SmallBatches(nn.Module):
@@ -292,48 +284,34 @@ class _SmallBatches(nn.Module):
         return torch.cat([self.classifier(part) for part in parts])
 
 
-def card_text(name: str, card: ModelCard, measured: Measured, before: ModelCard | None = None) -> str:
+def card_text(name: str, card: ModelCard, measured: Measured) -> str:
     """The Markdown of the card; certified numbers are rounded down."""
+    training, recipe = card.training, card.training["recipe"]
+    weights, lowest = training["weights"], parse_noise(recipe["noise"]).sigma
+    start = "random weights" if weights is None else f"the weights in `{weights['source']}`"
+    if training.get("model_sha256") is not None:
+        start = f"`{training['model']}` (weights `{training['model_sha256'][:16]}`)"
     numbers = asdict(measured) | {
         "sigma": plain(measured.sigma),
         "alpha": plain(measured.alpha),
         "map_clean": f"{measured.map_clean:.3f}",
-        "map_noisy": f"{measured.map_noisy:.3f}",
-        "radii": " | ".join(map(plain, measured.radii)),
-        "rules": "|".join("---" for _ in measured.radii),
-        "recall": " | ".join(map(percent, measured.recall)),
-        "per_label": "\n".join(
-            f"| {label.name} | {label.images} | {' | '.join(map(percent, label.certified))} |"
-            for label in measured.per_label
+        "radii": " | ".join(f"R = {plain(radius)}" for radius in measured.radii),
+        "rules": "|".join("--:" for _ in measured.radii),
+        "curves": "\n".join(
+            f"| {plain(curve.sigma)} | {curve.map_noisy:.3f} | {' | '.join(percent(r) for r in curve.recall)} |"
+            for curve in measured.curves
         ),
     }
-    trained, weights = card.training["train"], card.training["weights"]
-    start = "random weights" if weights is None else f"the weights in `{weights['source']}`"
-    more = ""
-    if before is not None:
-        start = f"another trained network, whose weights have the sha256 `{before.weights_sha256}`"
-        settings = json.dumps(before.training, indent=1)
-        more = f"\nThe training of the network that it started from, as recorded:\n\n```\n{settings}\n```\n"
-    taught = card.training.get("teacher_sha256")
-    teacher = (
-        "" if taught is None else " It also learnt from the scores of a teacher that saw the images without noise."
-    )
     return _TEXT.format(
         name=name,
         architecture=card.architecture,
-        card_file=CARD_FILE,
-        train_name=trained["name"],
-        train_images=trained["images"],
+        train_images=training["train"]["images"],
         start=start,
-        teacher=teacher,
-        before=more,
-        recipe=_settings(card.training["recipe"]),
+        teacher="" if training.get("teacher_sha256") is None else ", with the scores of a teacher on clean images",
+        lowest=plain(lowest),
+        highest=plain(recipe.get("sigma_max") or lowest),
         **numbers,
     )
-
-
-def _settings(record: Mapping[str, object]) -> str:
-    return "\n".join(["| setting | value |", "|---|---|", *(f"| {key} | {value} |" for key, value in record.items())])
 
 
 @torch.no_grad()

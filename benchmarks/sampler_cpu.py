@@ -19,7 +19,7 @@ from multiguard.models import load
 from multiguard.models.onnx import processors
 from multiguard.smooth.config import execution
 
-MODEL, DRAWS, ROUNDS = "coco-0.5", 24, 7
+MODEL, DRAWS, ROUNDS = "coco", 24, 7
 GOAL = 0.8  # of OpenVINO's bare forward pass
 
 

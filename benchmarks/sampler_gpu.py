@@ -3,7 +3,7 @@
 Needs timm but no network access: weights are random. Rates are medians of interleaved rounds. The bare forward pass
 is the hardest one to match: weights and a prepared batch in bfloat16, channels last, compiled, nothing copied back.
 The loop of the paper's public code is float32, batch 32, noise made on the CPU, one-hot counting.
-`--parts` measures some of it: `--parts light adaptive` takes about a minute. `built-in` is the network of `coco-0.5`.
+`--parts` measures some of it: `--parts light adaptive` takes about a minute. `built-in` is the network of `coco`.
 """
 
 import argparse
@@ -323,7 +323,7 @@ def main() -> None:
         rows, _, heavy_rate = speed(partial(build, "resnet101", 20), 448, 128, 64)
         table += rows + noise_cost(128, 448)
         table += against_public_loop("resnet101", 20, 448, heavy_rate) if "loop" in parts else []
-    table += speed(partial(load, "coco-0.5"), 448, 512, 32)[0] if "built-in" in parts else []
+    table += speed(partial(load, "coco"), 448, 512, 32)[0] if "built-in" in parts else []
     if parts & {"light", "memory", "dataset", "threshold", "adaptive"}:
         rows, light, light_rate = speed(partial(build, "tf_efficientnet_lite0", 80), 224, 512, 160)
         table += rows + noise_cost(512, 224)

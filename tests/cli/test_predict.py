@@ -14,7 +14,7 @@ from multiguard.models import load, spec
 from multiguard.smooth import Smoother
 from multiguard.smooth.predictor import shipped_name
 
-MODEL = "coco-0.5"
+MODEL = "coco"
 PHOTO = "src/multiguard/data/photos/cat.jpg"
 
 
@@ -77,9 +77,9 @@ def test_rule(built_in):
     [
         (
             ["--recall", 0.85],
-            "coco-0.5 has no calibration recall-85-radius-0.5; it has recall-80-radius-0.5, recall-90",
+            "coco has no calibration recall-85-radius-0.5; it has recall-80-radius-0.5, recall-90",
         ),
-        (["--model", "coco-0.5/../x.onnx", "--recall", 0.8], "has no calibration recall-80-radius-0.5; it has none"),
+        (["--model", "coco/../x.onnx", "--recall", 0.8], "has no calibration recall-80-radius-0.5; it has none"),
         (["--recall", 0.8, "--k", 3], "--k belongs to a rule, and a calibration has a rule of its own"),
         (["--calibration", "c.json", "--recall", 0.8], "--calibration has its own recall and radius; leave out"),
     ],

@@ -190,7 +190,7 @@ def test_failed_first_image(alone):
 def test_built_in_by_torch(alone):
     """The built-in classifier votes by torch, too: its hash is that of the network that runs."""
     Image.new("RGB", (64, 64), (90, 60, 30)).save(alone / "plain.png")
-    folder = ["--model", "coco-0.5", "--data", "folder", "--root", ".", "--no-labels"]
+    folder = ["--model", "coco", "--data", "folder", "--root", ".", "--no-labels"]
     code, _, err = command("vote", *folder, "--draws", 2, "--set", "precision=bfloat16", "--out", "v")
     assert code == 0, err
     assert len(read_votes(alone / "v")) == 2

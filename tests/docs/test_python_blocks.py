@@ -16,7 +16,7 @@ from multiguard.data.in_memory import as_dataset
 from multiguard.smooth import vote_dataset
 
 ROOT = Path(__file__).parents[2]
-BUILT_IN = Path(multiguard.__file__).parent / "models" / "weights" / "coco-0.25"
+BUILT_IN = Path(multiguard.__file__).parent / "models" / "weights" / "coco"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PYTHON = {path.name: blocks for path in PAGES if (blocks := BLOCK.findall(path.read_text(encoding="utf-8")))}

@@ -16,7 +16,7 @@ IMAGE = np.random.default_rng(0).integers(0, 256, (3, 448, 448), dtype=np.uint8)
 
 def smoothed(**options):
     """A smoother of the built-in model that has seen an image."""
-    smoother = Smoother(load("coco-0.5"), 0.5, device="cpu", **options)
+    smoother = Smoother(load("coco"), 0.5, device="cpu", **options)
     smoother.find_labels(IMAGE)
     return smoother
 
@@ -30,7 +30,7 @@ def test_choice(monkeypatch, slower):
     engine = "openvino" if slower else "onnxruntime"
     assert execution(smoother)["device"].endswith(engine)
     assert ("openvino" in execution(smoother)["versions"]) == bool(slower)
-    assert np.allclose(smoother.classifier.scores(inputs), load("coco-0.5").scores(inputs), atol=1e-4)
+    assert np.allclose(smoother.classifier.scores(inputs), load("coco").scores(inputs), atol=1e-4)
 
 
 @needs_openvino
@@ -42,7 +42,7 @@ def test_without_compilation():
 @needs_openvino
 def test_bfloat16():
     """Other arithmetic is another network: recorded, and of the same classifier object no other smoother's."""
-    classifier = load("coco-0.5")
+    classifier = load("coco")
     half, plain = (Smoother(classifier, 0.5, device="cpu", precision=one) for one in ("bfloat16", None))
     votes = [one.votes(IMAGE, 4, noise_seed=0, image_id="a") for one in (half, plain)]
     assert (half.settings.precision, plain.settings.precision) == ("bfloat16", "float32")

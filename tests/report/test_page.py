@@ -147,11 +147,11 @@ def test_tiny_alpha(tmp_path: Path) -> None:
 
 def test_names_without_folders(study: Study, tmp_path: Path) -> None:
     """The page has no absolute path, and calls the model by the name that it was opened by, if that is no path."""
-    source = {"data": {"root": "/home/me/coco"}, "model": {"spec": "coco-0.5"}, "command": "multiguard vote --out /a/b"}
+    source = {"data": {"root": "/home/me/coco"}, "model": {"spec": "coco"}, "command": "multiguard vote --out /a/b"}
     named = replace(study.main, source=source)
     text = page_text(Study(named, title=run_title(named)), tmp_path / "report.html")
-    assert "Certified robustness of coco-0.5 on" in text
-    assert "<dt>base classifier</dt><dd>coco-0.5</dd>" in text
+    assert "Certified robustness of coco on" in text
+    assert "<dt>base classifier</dt><dd>coco</dd>" in text
     assert '<th scope="row">data.root</th><td>coco</td>' in text
     assert "multiguard vote --out b\n" in text
     assert "/home/me" not in text

@@ -7,6 +7,7 @@ from typer import Argument
 
 from multiguard.cli.console import PlainConsole, echo
 
+_SHOWN = (0.5, 1.0, 2.0)  # radii
 _Name = Annotated[str | None, Argument(help="The model whose card to show [all models in a table].")]
 
 
@@ -25,7 +26,7 @@ def models_command(name: _Name = None) -> None:
         return
     console = PlainConsole()
     console.print(_table(), soft_wrap=False)
-    console.print("certified: recall that no perturbation up to this l2-norm takes away,")
+    console.print("certified: recall that no perturbation up to this l2-norm takes away, at the best sigma,")
     console.print(f"on images that trained nothing; multiguard models {DEFAULT_MODEL} says more")
 
 
@@ -34,13 +35,13 @@ def _table() -> Table:
     from multiguard.models.built_in import read_measured, weights_bytes
     from multiguard.models.spec import built_in_names
 
-    table = Table("name", "labels", "pixels", "sigma", "weights", "certified", "licence", box=None)
+    table = Table("name", "labels", "pixels", "weights", "certified", "licence", box=None)
     for name in built_in_names():
         measured = read_measured(name)
-        recalls = zip(measured["radii"], measured["recall"], strict=True)
-        sigma, size = measured["sigma"], measured["size"]
-        certified = ", ".join(f"{percent(recall)} at {plain(r)}" for r, recall in recalls if r in (sigma, 2 * sigma))
+        best = [max(column) for column in zip(*(curve["recall"] for curve in measured["curves"]), strict=True)]
+        recalls, size = dict(zip(measured["radii"], best, strict=True)), measured["size"]
+        certified = ", ".join(f"{percent(recalls[radius])} at {plain(radius)}" for radius in _SHOWN)
         weights = f"{measured['parameters'] / 1e6:.1f} M, {weights_bytes(name) / 1e6:.1f} MB"
         labels = f"{measured['labels']} {measured['task']}"
-        table.add_row(name, labels, f"{size} x {size}", plain(sigma), weights, certified, measured["licence"])
+        table.add_row(name, labels, f"{size} x {size}", weights, certified, measured["licence"])
     return table

@@ -31,7 +31,7 @@ _Set = Annotated[
     Option("--set", help="Any other setting, by its name in the docs; repeat for several.", metavar="NAME=VALUE"),
 ]
 MODEL = ("spec", "labels", "weights", "output")
-MODEL_HELP = {"spec": "A built-in name, a model folder, FILE.onnx, timm:NAME, hf:FOLDER or module:function [coco-0.5]."}
+MODEL_HELP = {"spec": "A built-in name, a model folder, FILE.onnx, timm:NAME, hf:FOLDER or module:function [coco]."}
 # What follows an argument in a message of the library.
 _VERBS = ("is ", "are ", "must ", "has ", "holds ", "belongs ", "describes ", "tells ", "= ")
 

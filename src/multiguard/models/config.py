@@ -27,7 +27,7 @@ class ModelConfig(Config, frozen=True):
 
     spec: Annotated[
         str,
-        described("coco-0.5, a model folder, FILE.onnx, FILE.yaml, timm:NAME, hf:FOLDER or module:function.", "model"),
+        described("coco, a model folder, FILE.onnx, FILE.yaml, timm:NAME, hf:FOLDER or module:function.", "model"),
     ]
     labels: Annotated[Path | None, described("Label names, one per line, in score order [the model's].")] = None
     weights: Annotated[Path | None, described("A weights file (timm, module), or a trained folder (module).")] = None

@@ -142,7 +142,7 @@ def load(
             a batch, which gets NumPy arrays, or tensors if it fails on arrays or returns a tensor; a scikit-learn
             estimator with `predict_proba` or `decision_function`, whose rows are inputs flattened; an
             `onnxruntime.InferenceSession`.
-            Names: a built-in model, such as `coco-0.5`; a model folder, or the run folder around it; `timm:NAME`;
+            Names: a built-in model, such as `coco`; a model folder, or the run folder around it; `timm:NAME`;
             `hf:FOLDER`; `onnx:FILE`; `FILE.yaml`; `module:name` or `file.py:name` for one of the objects above or a
             function without arguments that returns one (only these run your code; its files are hashed).
         labels: The c label names in the order of the scores; None for the model's own, or else indices. `timm:NAME`

@@ -11,7 +11,7 @@ from multiguard.errors import ModelError
 
 Kind = Literal["folder", "network", "timm", "hf", "onnx", "yaml", "code"]
 CARD_FILE, HF_CONFIG = "model.json", "config.json"  # what tells a model folder and a Hugging Face folder
-DEFAULT_MODEL = "coco-0.5"  # what predicts where no model is named
+DEFAULT_MODEL = "coco"  # what predicts where no model is named
 BUILT_IN = Path(__file__).parent / "weights"  # a folder per model that the package contains
 _PREFIXES: tuple[Kind, ...] = ("timm", "hf", "onnx")
 _NETWORKS = ("cnn", "lite", "unet", "pool")  # built-in ones, to be trained

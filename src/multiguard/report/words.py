@@ -87,7 +87,7 @@ def run_title(run: Results) -> str:
 
 
 def model_name(run: Results) -> str:
-    """The name that the model was opened by, such as coco-0.5; of a path, or the model of a run, what it is made of."""
+    """The name that the model was opened by, such as coco; of a path, or the model of a run, what it is made of."""
     model = run.source.get("model")
     spec = str(model.get("spec") or "") if isinstance(model, Mapping) else ""
     return spec if re.fullmatch(r"[\w.-]+", spec) and spec != "model" else network_name(str(run.provenance["model"]))

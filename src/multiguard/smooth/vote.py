@@ -70,7 +70,7 @@ def vote(
         force: Whether to remove another run's votes first; votes of this run are always kept.
 
     >>> from multiguard.smooth.vote import vote
-    >>> vote(VoteConfig(draws=20), DataConfig("digits", images=2), ModelConfig("coco-0.5"), noise="gaussian:1")
+    >>> vote(VoteConfig(draws=20), DataConfig("digits", images=2), ModelConfig("coco"), noise="gaussian:1")
     Traceback (most recent call last):
     multiguard.errors.InvalidInputError: the dataset 'digits test ... must have the same labels in the same order, ...
     """
