@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.pipeline.test_recipe import ADAPTIVE, RANKS, SETS
-from tests.pipeline.tiny_run import command, state
+from tests.pipeline.tiny_run import command
 
 from multiguard.data import DigitsDataset
 from multiguard.evaluate import read_certificates
@@ -44,30 +44,6 @@ def test_threshold_run(sets):
     assert {curve.config.rule.t for curve in read_certificates(home / "run/certificates").curves} == {0.3, 0.5}
     assert "t = 0.5, n = 60" in out
     assert "plotly" in (home / "run/report.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (["vote.rule=top-k", "vote.score_threshold=null"], "rule, k_max and score_threshold differ"),
-        (["vote.score_threshold=0.6"], "score_threshold differs"),
-        (["vote.pilot_draws=10"], "pilot_draws differs"),
-        (["data.labelled=false"], "labelled, truth_hash and pilot_draws differ"),
-    ],
-)
-def test_other_votes_refused(sets, change, told):
-    """Votes with other inputs are not replaced without --force."""
-    home, _ = sets
-    text = SETS
-    if change[0] == "vote.rule=top-k":
-        text = SETS.replace("threshold: 0.5, ", "k: 3, k_prime: 1, ").replace("threshold: [0.3, 0.5], ", "")
-    before = state(home / "run/votes")
-    changes = [word for one in change for word in ("--set", one)]
-    code, _, err = run(home, text, *changes, "--until", "certify")
-    assert (code, err.count("\n")) == (2, 1)
-    assert told in err
-    assert "--force" in err
-    assert state(home / "run/votes") == before
 
 
 def test_adaptive_run(tmp_path):

@@ -132,47 +132,6 @@ def test_data_forms(tmp_path):
         np.testing.assert_array_equal(curve, curves[0])
 
 
-@pytest.mark.parametrize("rows", [HOT[:6].tolist(), [tuple(row) for row in HOT[:6].tolist()], HOT[:6] > 0])
-def test_rows_of_bits(rows):
-    """Rows of 0 and 1 in lists are never read as indices; the same rows in an array are multi-hot."""
-    smoother = Smoother(network(), SIGMA, labels=list("abcd"), device="cpu")
-    if isinstance(rows, list):
-        with pytest.raises(MultiGuardError, match=r"give an array for one 0 or 1 per label, np.asarray\(Y\)"):
-            smoother.certify((TEST[0], rows), RULE, **QUICK)
-    by_array = smoother.certify((TEST[0], np.asarray(rows)), RULE, **QUICK)
-    assert by_array.recall(0.0) == smoother.certify(TEST, RULE, **QUICK).recall(0.0)
-
-
-def test_bytes_of_a_table():
-    """uint8 rows of a table are values, not pixels: they give the results of the same rows in floating point."""
-    rows = np.round(ROWS * 10).astype(np.uint8)
-    fitted = OneVsRestClassifier(LogisticRegression()).fit(rows, HOT)
-    smoother, curves = Smoother(fitted, 1.0, device="cpu"), []
-    for given in (rows[:6], rows[:6].astype(np.float64)):
-        curves.append(smoother.certify((given, TEST[1]), RULE, **QUICK).curve().scores.recall)
-        one = smoother.votes(given[0], 50, noise_seed=0, image_id="a")
-        np.testing.assert_array_equal(one, smoother.votes(rows[0].astype(np.float32), 50, noise_seed=0, image_id="a"))
-    np.testing.assert_array_equal(*curves)
-
-
-def test_frames_in_another_order():
-    """Columns of X and Y in another order than in training are read by their names."""
-    pandas = pytest.importorskip("pandas")
-    x = pandas.DataFrame(ROWS.astype(np.float64), columns=list("stuvwxyz"))
-    y = pandas.DataFrame(HOT, columns=list("abcd"))
-    smoother = Smoother(
-        OneVsRestClassifier(LogisticRegression()).fit(x, HOT), SIGMA, labels=list(y.columns), device="cpu"
-    )
-    orders = [(x, y), (x[list("zyxwvuts")], y), (x, y[list("dcab")])]
-    curves = [smoother.certify((x[:6], y[:6]), RULE, **QUICK).curve().scores.recall for x, y in orders]
-    np.testing.assert_array_equal(curves[1], curves[0])
-    np.testing.assert_array_equal(curves[2], curves[0])
-    with pytest.raises(MultiGuardError, match="missing: t; unknown: none"):
-        smoother.certify((x.drop(columns="t"), y), RULE, **QUICK)
-    with pytest.raises(MultiGuardError, match="missing: none; unknown: e"):
-        smoother.certify((x, y.assign(e=0)), RULE, **QUICK)
-
-
 def test_same_path(tmp_path):
     """The results are made of the votes and the certificates in the folder, which the commands read."""
     results = Smoother(network(), SIGMA, device="cpu").certify(TEST, RULE, out=tmp_path, **QUICK)
@@ -409,18 +368,6 @@ def test_units():
         Smoother(means, 0.5, device="cpu").certify(data, TopK(1, k_prime=1), **QUICK)
     with pytest.raises(MultiGuardError, match=r"must lie in \[0, 1\]"):
         Smoother(means, 0.5, image_size=(4, 4), device="cpu").certify(data, TopK(1, k_prime=1), **QUICK)
-
-
-def test_bad_inputs():
-    """An input that cannot be used stops the run by its name, or is recorded and counted."""
-    rows = TEST[0].copy()
-    rows[[0, 2], 0] = np.nan
-    smoother = Smoother(network(), SIGMA, device="cpu")
-    with pytest.raises(MultiGuardError, match="input 0: it holds a value that is NaN"):
-        smoother.certify((rows, TEST[1]), RULE, **QUICK)
-    results = smoother.certify((rows, TEST[1]), RULE, on_error="record", **QUICK)
-    assert [failure.image_id for failure in results.certificates.failures] == ["0", "2"]
-    assert "2 of 6 inputs could not be voted on" in repr(results)
 
 
 def test_several_processes(monkeypatch, tmp_path):

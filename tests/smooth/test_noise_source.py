@@ -68,17 +68,6 @@ def test_rows_and_threads(rows, threads, count):
         assert np.array_equal(found[row], host(keys[row], row, count))
 
 
-def test_sigma_and_image():
-    """Sigma scales the noise, and the image is added."""
-    images = [np.full((2, 3), value, dtype=np.float32) for value in (0.0, 1.0) * 4]
-    keys = [noise_key(0, f"{row % 2}") for row in range(8)]
-    out = np.empty((8, 2, 3), dtype=np.float32)
-    HostNoise(Gaussian(0.25)).perturb(images, keys, range(8), out)
-    for row in range(8):
-        noise = host(keys[row], row, 6).reshape(2, 3)
-        assert np.array_equal(out[row], noise * np.float32(0.25) + images[row])
-
-
 def test_extreme_words():
     """The smallest and the largest word give finite values."""
     out = np.empty((1, 4), dtype=np.float32)

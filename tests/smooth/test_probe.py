@@ -205,13 +205,6 @@ def test_impossible_kind(tmp_path, scores, output, message):
         one.predict(Images(1)[0].image, Threshold(0.5))
 
 
-def test_softmax_ranked(tmp_path):
-    """Ranked labels do not need the kind of scores: a wrong one is warned of."""
-    one = Smoother(load(lambda x: good(x).softmax(1), labels=LABELS, output="logits", name="a"), 0.5, device="cpu")
-    with pytest.warns(UserWarning, match=r"all lie in \[0, 1\] and sum to 1 \(softmax\?\)"):
-        WAYS["vote_dataset"](one, tmp_path)
-
-
 def test_divided_again(tmp_path):
     """A model that divides by 255 again hardly depends on the image, which is warned of."""
 

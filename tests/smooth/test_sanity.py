@@ -118,13 +118,6 @@ def test_score_order():
     assert (code, "hardly better than chance (50%): check the order of --labels" in said) == (0, True), said
 
 
-def test_label_order(tmp_path):
-    """Labels in another order than the data's are refused."""
-    (tmp_path / "names.txt").write_text("\n".join("5678901234"))
-    code, said = checked("templates", "--labels", tmp_path / "names.txt")
-    assert (code, "same labels in the same order" in said) == (2, True), said
-
-
 @pytest.mark.parametrize("rule", [TopK(1, 1), TopK(5, 3), Threshold(0.5), Threshold(0.9)])
 def test_fewest_draws(rule):
     """One draw fewer proves nothing, and more draws prove more."""

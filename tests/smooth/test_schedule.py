@@ -12,7 +12,6 @@ from torch import Tensor
 from toy import Images, linear
 
 from multiguard.certify import TopK
-from multiguard.data.sample import Sample
 from multiguard.errors import ImageFailure, ModelError
 from multiguard.models import load
 from multiguard.smooth import AdaptivePlan, Smoother, schedule, vote_dataset
@@ -234,24 +233,3 @@ def test_failures_in_a_row(tmp_path, monkeypatch):
     with pytest.raises(ModelError, match=r"10 images in a row failed, the last of them 'image-19', draw 0"):
         vote_dataset(run, images, tmp_path, draws=1, noise_seed=0, shard_images=5, on_error="record")
     assert len(read_votes(tmp_path, partial=True).failures) == 14
-
-
-class MixedSizes(Images):
-    """The second image has another size."""
-
-    def __getitem__(self, index: int, /) -> Sample:
-        sample = super().__getitem__(index)
-        return Sample(sample.id, np.zeros((3, 9, 9), dtype=np.uint8), ()) if index == 1 else sample
-
-
-def test_odd_size(tmp_path):
-    """A size that the classifier cannot take is the image's failure: another image worked before."""
-    exact = linear()
-
-    def scores(images: Tensor) -> Tensor:
-        if images.shape[-1] == 9:
-            raise ValueError("nine")
-        return exact(images)
-
-    vote_dataset(smoother_of(scores), MixedSizes(3), tmp_path, draws=4, noise_seed=0, on_error="record")
-    assert [failure.image_id for failure in read_votes(tmp_path).failures] == ["image-1"]

@@ -8,7 +8,6 @@ from torch import Tensor
 from toy import linear, streamed
 
 from multiguard.certify import hits_from_ranked
-from multiguard.errors import ModelError
 from multiguard.models import load
 from multiguard.smooth import DEVICE_PHILOX, HOST_PHILOX, Smoother
 from multiguard.votes import LabelSets
@@ -208,16 +207,3 @@ def test_sets_of_scores(source, labels):
     votes = one.votes(image, 40, noise_seed=0, image_id="a")
     limit = 0.6 if f.output == "probabilities" else np.log(0.6 / 0.4)
     assert np.array_equal(votes.hits(), (torch.cat(seen) >= np.float32(limit)).numpy())
-
-
-def test_nan_among_others():
-    """Among images that share a batch, the one with a NaN is named."""
-
-    def scores(images: Tensor) -> Tensor:
-        sums = images.flatten(1).sum(1, keepdim=True)
-        return torch.where(sums > 1e3, torch.nan, sums).expand(-1, 3)
-
-    images = [("dog", IMAGE), ("cat", IMAGE + 1e4), ("cow", IMAGE)]
-    f = load(scores, labels=["a", "b", "c"], output="logits")
-    with pytest.raises(ModelError, match="image 'cat', draw 0:"):
-        streamed(Smoother(f, sigma=0.5, batch_size=30, device="cpu"), images, 10)
