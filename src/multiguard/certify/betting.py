@@ -234,11 +234,10 @@ def _pace(block: Block, claim: Claim, radii: Floats) -> Floats:
 
     It is the best mean of a bet, in standard deviations, over sqrt(2), for the U whose labels of L came last.
     """
-    options, weakest = block.options(claim), np.zeros((1, len(block.order)), np.int64)
+    weakest = np.zeros((1, len(block.order)), np.int64)
     weakest[0, block.order[len(block.order) - claim.out :]] = 1
-    rows = np.repeat(block.within(weakest)[0], len(options.sizes))
-    possible, gaps, least = options.ladder.possible[rows], options.ladder.gaps[rows], options.ladder.least[rows]
-    law = smoothed(options.counts[rows], possible, _UNSEEN)
+    _, ladder, counts, _ = block.counted(block.into(claim), np.flatnonzero(block.within(weakest)[0]))
+    gaps, least, law = ladder.gaps, ladder.least, smoothed(counts, ladder.possible, _UNSEEN)
     shift, r = block.game.shift, radii[:, None, None]
     scores = shift.kept(scores_of(law, shift))
     means = least + (gaps * shift.moved(scores, -r)).sum(axis=2)

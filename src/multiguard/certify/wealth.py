@@ -10,6 +10,7 @@ earlier draws: stakes follow from these bounds, and must not know the draws to c
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from hashlib import sha256
 from itertools import combinations, pairwise
 from math import comb
 
@@ -61,6 +62,8 @@ MOST_TOGETHER = 6
 # The most sets that are counted to bound what any T has lost, and to find a T that is hard to refute; and of how many
 # labels at most.
 _MOST_SETS, _MOST_HARD, _MOST_COUNTED = 130, 60, 16
+_HOPEFUL: dict[tuple[bytes, Game, tuple[Claim, ...]], list[bool]] = {}  # what was found of so many images at most
+_MOST_HOPEFUL = 20_000
 
 
 @dataclass(frozen=True)
@@ -103,11 +106,24 @@ def settle(blocks: "Sequence[Block]", claims: Sequence[Claim], course: Course) -
     """The claims with alpha divided again by the draws before any bet: those without hope have a small part."""
     if len(claims) < 2 or not blocks:
         return list(claims)
-    hopeful = [bets.is_hopeful for (bets,) in bets_of(blocks[:1], claims, course, far=False)]
+    hopeful = _hopeful(blocks[0], tuple(claims), course)
     kept = np.where(np.logical_and.accumulate(hopeful), 1.0, _HOPELESS)
     parts = np.exp([-claim.needed for claim in claims])
     settled = parts * kept * (parts.sum() / (parts * kept).sum())
     return [replace(claim, needed=float(-np.log(part))) for claim, part in zip(claims, settled, strict=True)]
+
+
+def _hopeful(first: "Block", claims: tuple[Claim, ...], course: Course) -> list[bool]:
+    """Whether each claim has hope by the draws before the first cut; the next decision about the image asks again."""
+    key = first.digest(), first.game, claims
+    if course is not ANYTIME or key not in _HOPEFUL:
+        if len(_HOPEFUL) > _MOST_HOPEFUL:
+            _HOPEFUL.clear()
+        found = [bets.is_hopeful for (bets,) in bets_of([first], claims, course, far=False)]
+        if course is not ANYTIME:
+            return found
+        _HOPEFUL[key] = found
+    return _HOPEFUL[key]
 
 
 def reachable_radii(bets: "Sequence[Bets]", radii: Floats) -> int:
@@ -170,22 +186,20 @@ class Block:
         (self.first, self.last), self.planned = ends, planned
         self.game, self.rivals, self._pattern = game, draws.rivals, draws.pattern[: self.last]
         seen, self._start = np.searchsorted(draws.draw, (self.last, self.first))
-        self._draw = draws.draw[:seen]
+        self._draw, self._rival, self._patterns = draws.draw[:seen], draws.rival[:seen], draws.patterns
         counts = np.bincount(draws.rival[: self._start], minlength=draws.rivals)
         self._rivals_seen = int(np.count_nonzero(counts))
         place = np.empty(draws.rivals, np.int64)
         place[np.argsort(-counts, kind="stable")] = np.arange(draws.rivals)
-        self._place = place[draws.rival[:seen]]
+        self._place = place[self._rival]
         self._hits = np.bincount(self._draw, minlength=self.last)
         self._ahead = self._hits_ahead(max(claim.into for claim in claims))
         on_labels = np.bincount(self._pattern[: self.first], minlength=len(draws.patterns)) @ draws.patterns
         self.order = np.argsort(-on_labels, kind="stable")
         self.members = _subsets(self.order, max(claim.out for claim in claims))
         self._overlap = self.members.astype(np.int64) @ draws.patterns.T
-        overlaps = self._overlap.T[:, None] == np.arange(game.most_in + 1)[:, None]
-        self._overlaps = overlaps.reshape(self._overlap.shape[1], -1).astype(np.float64)
-        self._sizes = tuple(self.members.sum(axis=1).tolist())
-        self._by_size = [(u, np.flatnonzero(np.array(self._sizes) == u)) for u in sorted(set(self._sizes))]
+        self._overlaps = (self._overlap.T[:, None] == np.arange(game.most_in + 1)[:, None]).astype(np.float64)
+        self._sizes = self.members.sum(axis=1)
         self.known: dict[int, Options] = {}
 
     def options(self, claim: Claim) -> Options:
@@ -195,17 +209,24 @@ class Block:
             prepare([(self, into)])
         return self.known[into]
 
+    def digest(self) -> bytes:
+        """A hash of the draws before the block, as far as a bet can tell them apart."""
+        seen = self._patterns[self._pattern[: self.first]], self._draw[: self._start], self._rival[: self._start]
+        shape = f"{self.first} {self.rivals} {len(self.order)}".encode()
+        return sha256(b"".join([shape, *(each.tobytes() for each in seen)])).digest()
+
     def into(self, claim: Claim) -> int:
         """|V|; under the threshold rule, where T is never hit before, all larger V have the same options."""
         return claim.into if self.game.threshold is None else min(claim.into, self._rivals_seen + MOST_TOGETHER)
 
-    def counted(self, into: int) -> tuple[tuple[int, ...], Ladders, Floats, Floats]:
-        """The sizes v that are tried, their ladder, the counts along it, and how many draws never seen are added."""
-        sizes = _rival_sizes(into, MOST_TOGETHER if self.game.threshold is not None else into)
-        ladder, (table, widths) = ladders(self.game, self._sizes, sizes), self._table(into, sizes)
-        every = np.arange(len(self.members))
+    def counted(self, into: int, tried: Ints | slice = slice(None)) -> tuple[tuple[int, ...], Ladders, Floats, Floats]:
+        """The sizes v that are tried with these S, their ladder, the counts along it, and the draws never seen."""
+        sizes, us = _rival_sizes(into, MOST_TOGETHER if self.game.threshold is not None else into), self._sizes[tried]
+        ladder, (table, widths) = ladders(self.game, tuple(us.tolist()), sizes), self._table(into, sizes, tried)
+        every = np.arange(len(us))
         below = np.empty((sum(widths), ladder.order.shape[1], len(every)))  # of each T and S, up to each value of W
-        for u, same in self._by_size:
+        for u in np.unique(us).tolist():
+            same = np.flatnonzero(us == u)
             below[:, :, same] = table[:, same][_places(self.game, u, sizes, widths)]
         for cell in range(1, below.shape[1]):
             below[:, cell] += below[:, cell - 1]
@@ -217,9 +238,9 @@ class Block:
         counts[:, :, 1:] -= counts[:, :, :-1].copy()
         counts /= 2
         unseen = np.array([_UNSEEN + (_UNSEEN_PER_SIZE / v if into else 0.0) for v in sizes])
-        return sizes, ladder, counts.reshape(ladder.order.shape), np.tile(unseen, len(self.members))[:, None]
+        return sizes, ladder, counts.reshape(ladder.order.shape), np.tile(unseen, len(every))[:, None]
 
-    def _table(self, into: int, sizes: tuple[int, ...]) -> tuple[Floats, tuple[int, ...]]:
+    def _table(self, into: int, sizes: tuple[int, ...], tried: Ints | slice) -> tuple[Floats, tuple[int, ...]]:
         """(b by T by a, S) how often draws before hit a and b labels, and how many T there are of each size."""
         few = [v if into else 0 for v in sizes if v <= _MOST_COUNTED]
         low, rows = into - few[-1], self._pattern[: self.first]
@@ -231,8 +252,9 @@ class Block:
             own = self._ahead[: self.first, into] - self._ahead[: self.first, into - v]
             flat = np.bincount(rows * shape[1] + own, minlength=shape[0] * shape[1])
             seen.append(flat.reshape(*shape, 1).astype(np.float64))
-        whole = np.concatenate(seen, axis=2).reshape(shape[0], -1).T @ self._overlaps
-        return whole.reshape(-1, len(self.members)), (*widths, *(1 for _ in seen[1:]))
+        overlaps = self._overlaps[:, :, tried]
+        whole = np.concatenate(seen, axis=2).reshape(shape[0], -1).T @ overlaps.reshape(shape[0], -1)
+        return whole.reshape(-1, overlaps.shape[2]), (*widths, *(1 for _ in seen[1:]))
 
     def _near(self, into: int, v: int) -> int:
         """How many labels, from the first that T can hold on, the T of v labels are taken from."""
@@ -242,7 +264,7 @@ class Block:
 
     def within(self, sets: Ints) -> Bools:
         """(sets given, sets tried) whether each S lies within each U."""
-        inside: Bools = sets @ self.members.T == np.array(self._sizes)
+        inside: Bools = sets @ self.members.T == self._sizes
         return inside
 
     def steps(self, count: int) -> list[int]:
