@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from multiguard.errors import FolderInUseError, InvalidInputError
+from multiguard.io import lock
 from multiguard.io.lock import LOCK_NAME, Rank, folder_lock, this_rank
 
 FORK = multiprocessing.get_context("fork")
@@ -129,7 +130,7 @@ def test_file_system_without_locks(tmp_path, monkeypatch, number):
     killed = FORK.Process(target=lambda: (held := folder_lock(tmp_path)).__enter__() or os._exit(held is None))
     killed.start()
     killed.join()
-    assert (found, killed.exitcode, (tmp_path / LOCK_NAME).exists()) == ([1], 0, True)
+    assert (found, killed.exitcode, (tmp_path / lock._HELD_NAME).exists()) == ([1], 0, True)
     assert not refused(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -13,6 +13,7 @@ from multiguard.errors import FolderInUseError, InvalidInputError
 from multiguard.io.files import files_checksum, is_regular, real_path, require_folder
 
 LOCK_NAME = ".multiguard.lock"
+_HELD_NAME = ".multiguard.held"  # whose existence is the lock on a file system without locks
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # of file systems without locks
 
 
@@ -95,12 +96,11 @@ def _acquired(path: Path, folder: Path) -> FileLock | SoftFileLock:
         except OSError as error:
             if isinstance(error, Timeout) or error.errno not in _NO_LOCKS:
                 raise
-            path.unlink(missing_ok=True) if not path.stat().st_size else None
-            lock = SoftFileLock(path, timeout=0, is_singleton=True)
+            lock = SoftFileLock(path.with_name(_HELD_NAME), timeout=0, is_singleton=True)
             lock.acquire()
         return lock
-    except Timeout:
-        raise FolderInUseError(
-            f"another run is writing into {folder}; wait until it has ended, stop it, or name another folder; if none "
-            f"is, remove {path.name} there"
-        ) from None
+    except Timeout as error:
+        remedy = "wait until it has ended, stop it, or name another folder"
+        if Path(error.lock_file).name == _HELD_NAME:
+            remedy += f"; after a crash on another machine, remove {_HELD_NAME} there"
+        raise FolderInUseError(f"another run is writing into {folder}; {remedy}") from None
