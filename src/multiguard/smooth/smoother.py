@@ -192,7 +192,7 @@ class Smoother:
 
         The size is that of the batches of `run`, at most `most_rows`. A model that is no fixed function of one image,
         and one whose scores cannot be what they are declared to be, raises `ModelError`: certificates of it would be
-        false. `vote_dataset`, `votes`, `stream`, `predict` and `certify` probe by themselves, and raise `ModelError`
+        false. `vote_dataset`, `votes`, `predict` and `certify` probe by themselves, and raise `ModelError`
         where the model has changed itself at the end.
 
         >>> import torch
