@@ -108,11 +108,8 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     configs = {name: found for name in hints if (found := _config_of(hints[name])) is not None}
     options: dict[str, _FieldOption] = {}
     settings: dict[str, _FieldOption] = {}
-    parameters = {
-        name: own.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
-        for name, own in inspect.signature(command).parameters.items()
-        if name not in configs
-    }
+    keyword, own = inspect.Parameter.KEYWORD_ONLY, inspect.signature(command).parameters
+    parameters = {name: own[name].replace(kind=keyword, annotation=hints[name]) for name in own if name not in configs}
     for parameter, (kind, offered) in configs.items():
         for one in _offered(parameter, kind, offered):
             if one.name not in offered.only:
@@ -121,8 +118,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             if one.key in parameters:
                 raise TypeError(f"{command.__name__}: two fields have the option --{one.option}; rename one of them")
             options[one.key], parameters[one.key] = one, one.declared()
-    set_option = inspect.Parameter("set_", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_Set)
-    parameters |= {"set_": set_option} if settings else {}
+    parameters |= {"set_": inspect.Parameter("set_", keyword, default=None, annotation=_Set)} if settings else {}
 
     def run(set_: Sequence[str] | None = None, **values: Any) -> None:
         for name, value in values.items():

@@ -1,5 +1,6 @@
 """`multiguard run`: everything from one recipe."""
 
+from collections import defaultdict
 from functools import partial
 from pathlib import Path
 from textwrap import fill
@@ -59,19 +60,15 @@ def run_command(
     named = found.model.spec if found.model else found.train.model if found.train else None
     if named is not None and runs_code(named):
         print_line(f"model: {named} is code that the recipe names; it is imported and called")
-    seconds: dict[str, float] = {}
+    seconds = defaultdict[str, float](float)
+
+    def on_step(step: str, text: str) -> None:
+        print_line(f"{step}: {text}")
 
     def on_time(step: str, taken: float) -> None:
-        kind = step.split()[-1]
-        seconds[kind] = seconds.get(kind, 0.0) + taken
+        seconds[step.split()[-1]] += taken
 
-    said = Observer(
-        lambda step, text: print_line(f"{step}: {text}"),
-        on_time,
-        show_epoch,
-        progress_bar,
-        partial(graceful_stop, FINISHING),
-    )
+    said = Observer(on_step, on_time, show_epoch, progress_bar, partial(graceful_stop, FINISHING))
     results = run(found, out=out, until=until, force=force, command=typed_command(), observer=said)  # type: ignore[arg-type]
     if results is not None:
         print_line("")

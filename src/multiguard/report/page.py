@@ -328,21 +328,6 @@ def _offered(calibration: Calibration) -> dict[str, Any] | None:
     of_radius = {f"R = {plain(each)}": [found[key] for key in sorted(found) if key[1] == each] for each in radii}
     of_recall = {name: [found[key] for key in sorted(found) if key[0] == each] for each, name in names.items()}
     cells = {name: [found.get((recall, radius)) for radius in radii] for recall, name in names.items()}
-
-    def lines(offers: Mapping[str, list[Offer]], base: int, point: Callable[[Offer], tuple[float, float]]) -> Any:
-        """A line for each name, the calibration's own thicker and solid."""
-        strokes = ordered_strokes(len(offers), base)
-        return [
-            {
-                "name": name,
-                "base": place == base,
-                "x": [point(one)[0] for one in own],
-                "y": [point(one)[1] for one in own],
-            }
-            | stroke
-            for place, ((name, own), stroke) in enumerate(zip(offers.items(), strokes, strict=True))
-        ]
-
     own_radius = radii.index(config.radius) if config.radius in radii else 0
     own_recall = recalls.index(config.recall) if config.recall in recalls else 0
     return {
@@ -350,19 +335,30 @@ def _offered(calibration: Calibration) -> dict[str, Any] | None:
             "caption": "Recall promised against labels returned",
             "x": "labels returned",
             "y": "recall promised, %",
-            "lines": lines(of_radius, own_radius, lambda each: (each.returned, 100 * each.recall)),
+            "lines": _offer_lines(of_radius, own_radius, lambda each: (each.returned, 100 * each.recall)),
         },
         "returned": {
             "caption": "Labels returned against R",
             "x": parse_noise(calibration.noise).axis_label,
             "y": "labels returned",
-            "lines": lines(of_recall, own_recall, lambda each: (each.radius, each.returned)),
+            "lines": _offer_lines(of_recall, own_recall, lambda each: (each.radius, each.returned)),
         },
         "rows": [
             (name, [each and (round_up(each.returned, 1), round_up(each.wrong, 1)) for each in row])
             for name, row in cells.items()
         ],
     }
+
+
+def _offer_lines(
+    offers: Mapping[str, list[Offer]], base: int, point: Callable[[Offer], tuple[float, float]]
+) -> list[dict[str, Any]]:
+    """A line for each name, the calibration's own thicker and solid."""
+    lines = []
+    for place, ((name, own), stroke) in enumerate(zip(offers.items(), ordered_strokes(len(offers), base), strict=True)):
+        x, y = zip(*map(point, own), strict=True)
+        lines.append({"name": name, "base": place == base, "x": [*x], "y": [*y], **stroke})
+    return lines
 
 
 def render_page(template: str, scripts: Sequence[str], data: Mapping[str, Any], **values: Any) -> str:
