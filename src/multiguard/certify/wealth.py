@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, takewhile
 from math import comb
 
 import numpy as np
@@ -62,7 +62,7 @@ MOST_TOGETHER = 6
 # The most sets that are counted to bound what any T has lost, and to find a T that is hard to refute; and of how many
 # labels at most.
 _MOST_SETS, _MOST_HARD, _MOST_COUNTED = 130, 60, 16
-_HOPEFUL: dict[tuple[bytes, Game, tuple[Claim, ...]], list[bool]] = {}  # what was found of so many images at most
+_HOPEFUL: dict[tuple[bytes, Game, tuple[Claim, ...]], int] = {}  # what was found of so many images at most
 _MOST_HOPEFUL = 20_000
 
 
@@ -107,21 +107,25 @@ def settle(blocks: "Sequence[Block]", claims: Sequence[Claim], course: Course) -
     if len(claims) < 2 or not blocks:
         return list(claims)
     hopeful = _hopeful(blocks[0], tuple(claims), course)
-    kept = np.where(np.logical_and.accumulate(hopeful), 1.0, _HOPELESS)
+    kept = np.where(np.arange(len(claims)) < hopeful, 1.0, _HOPELESS)
     parts = np.exp([-claim.needed for claim in claims])
     settled = parts * kept * (parts.sum() / (parts * kept).sum())
     return [replace(claim, needed=float(-np.log(part))) for claim, part in zip(claims, settled, strict=True)]
 
 
-def _hopeful(first: "Block", claims: tuple[Claim, ...], course: Course) -> list[bool]:
-    """Whether each claim has hope by the draws before the first cut; the next decision about the image asks again."""
+def _hopeful(first: "Block", claims: tuple[Claim, ...], course: Course) -> int:
+    """How many claims, from the weakest on, have hope by the draws before the first cut.
+
+    The next decision about an image asks again: what was found is kept.
+    """
     key = first.digest(), first.game, claims
     if course is not ANYTIME or key not in _HOPEFUL:
-        if len(_HOPEFUL) > _MOST_HOPEFUL:
-            _HOPEFUL.clear()
-        found = [bets.is_hopeful for (bets,) in bets_of([first], claims, course, far=False)]
+        hopeful = (bets_of([first], [claim], course, far=False)[0][0].is_hopeful for claim in claims)
+        found = sum(1 for _ in takewhile(bool, hopeful))
         if course is not ANYTIME:
             return found
+        if len(_HOPEFUL) > _MOST_HOPEFUL:
+            _HOPEFUL.clear()
         _HOPEFUL[key] = found
     return _HOPEFUL[key]
 
