@@ -1,6 +1,5 @@
 """Noise added to each value, against an attacker whose perturbation has a bounded norm: Gaussian (l2), uniform (l1)."""
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from multiguard.certify.arguments import Floats, check_sigma, is_real
+from multiguard.certify.arguments import Floats, check_width
 from multiguard.certify.layers import GAUSSIAN_SHIFT, Shift, scale_radii
 from multiguard.certify.noise import SampledNoise, Size, check_radius
 from multiguard.errors import InvalidInputError
@@ -29,6 +28,11 @@ class _Additive(SampledNoise):
 
     _typical: ClassVar[float]  # the typical radius for a width of 1
     _farthest: ClassVar[Decimal]  # the end of the default grid for a width of 1
+    _meaning: ClassVar[str]  # what the width is
+
+    def __post_init__(self) -> None:
+        ((name, width),) = vars(self).items()
+        object.__setattr__(self, name, check_width(name, width, self._meaning))
 
     @classmethod
     def parse(cls, value: str, size: Size | None) -> Self:
@@ -111,6 +115,7 @@ class Gaussian(_Additive):
     betting_r = np.arange(251) / 50
     _typical: ClassVar[float] = 1.0
     _farthest: ClassVar[Decimal] = Decimal(3)
+    _meaning: ClassVar[str] = "the standard deviation of the noise"
     _words: ClassVar[str] = "σ = {0}"
     _copies: ClassVar[str] = "with Gaussian noise of σ = {0}"
     _one: ClassVar[str] = "1.73"
@@ -123,9 +128,6 @@ class Gaussian(_Additive):
         "Each image plus one random perturbation of ℓ₂-norm {R}, added to all its pixels at full size"
     )
     _noisy: ClassVar[str] = "with noise, σ = {0}"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", check_sigma(self.sigma))
 
     def down(self, q: ArrayLike, radius: ArrayLike) -> Floats:
         """The least probability that an event of probability q keeps: Phi(Phi^-1(q) - radius / sigma)."""
@@ -170,6 +172,7 @@ class Uniform(_Additive):
     betting_r = np.arange(0.0, 1.0, STEP_OF_D)
     _typical: ClassVar[float] = 0.5
     _farthest: ClassVar[Decimal] = Decimal("1.2")
+    _meaning: ClassVar[str] = "half the width of the uniform noise"
     _words: ClassVar[str] = "uniform noise ± {0}"
     _copies: ClassVar[str] = "with uniform noise between −{0} and {0}"
     _one: ClassVar[str] = "3"
@@ -181,13 +184,6 @@ class Uniform(_Additive):
     _random: ClassVar[str] = (
         "Each image plus one random perturbation of ℓ₁-norm {R}, spent on as few pixels as possible at full size"
     )
-
-    def __post_init__(self) -> None:
-        if not (is_real(self.half_width) and math.isfinite(2 * self.half_width) and self.half_width > 0):
-            raise InvalidInputError(
-                f"half_width is half the width of the uniform noise, positive and finite, got {self.half_width!r}"
-            )
-        object.__setattr__(self, "half_width", float(self.half_width))
 
     def variation(self, radius: ArrayLike) -> Floats:
         """D = R / (2 b), at most 1, rounded up."""

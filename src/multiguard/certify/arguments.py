@@ -35,38 +35,33 @@ def check_count(name: str, value: int, most: int | None = None) -> int:
     return int(value)
 
 
+def _real(value: float, holds: Callable[[float], bool], words: str) -> float:
+    """The value, if it is a real number for which it holds."""
+    if not (is_real(value) and holds(value)):
+        raise InvalidInputError(f"{words}, got {value!r}")
+    return float(value)
+
+
 def check_fraction(name: str, value: float) -> float:
     """The value, if it lies strictly between 0 and 1."""
-    if not (is_real(value) and 0 < value < 1):
-        raise InvalidInputError(f"{name} must lie strictly between 0 and 1, got {value!r}")
-    return float(value)
+    return _real(value, lambda each: 0 < each < 1, f"{name} must lie strictly between 0 and 1")
 
 
 def check_alpha(alpha: float) -> float:
     """The error allowed, if it is above 0 and below 1."""
-    if not (is_real(alpha) and _LEAST_ALPHA <= alpha < 1):
-        raise InvalidInputError(
-            f"alpha is the error allowed: above 0 (not below {_LEAST_ALPHA}) and below 1, got {alpha!r}"
-        )
-    return float(alpha)
+    words = f"alpha is the error allowed: above 0 (not below {_LEAST_ALPHA}) and below 1"
+    return _real(alpha, lambda each: _LEAST_ALPHA <= each < 1, words)
 
 
-def check_sigma(sigma: float) -> float:
-    """The standard deviation of the noise, if it is positive and finite."""
-    if not (is_real(sigma) and math.isfinite(sigma) and sigma > 0):
-        raise InvalidInputError(
-            f"sigma is the standard deviation of the noise and must be positive and finite, got {sigma!r}"
-        )
-    return float(sigma)
+def check_width(name: str, value: float, words: str) -> float:
+    """A width of noise, if it is positive and finite, and so is its double."""
+    return _real(value, lambda each: each > 0 and math.isfinite(2 * each), f"{name} is {words}, positive and finite")
 
 
 def check_forecast_margin(forecast_margin: float) -> float:
     """The forecast margin, if it is not negative; infinity is allowed."""
-    if not (is_real(forecast_margin) and forecast_margin >= 0):
-        raise InvalidInputError(
-            f"forecast_margin must be a number of standard deviations, at least 0, got {forecast_margin!r}"
-        )
-    return float(forecast_margin)
+    words = "forecast_margin must be a number of standard deviations, at least 0"
+    return _real(forecast_margin, lambda each: each >= 0, words)
 
 
 def check_radii(radii: ArrayLike, name: str = "radii") -> Floats:
