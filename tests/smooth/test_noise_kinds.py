@@ -168,7 +168,7 @@ def test_band_draws(tmp_path):
         smoother.votes(data[0].image, 5, noise_seed=0, image_id="a")
     plan = AdaptivePlan(TopK(1, 1), (1.0,), 4)
     for options in ({"draws": 3}, {"adaptive": plan}, {"pilot_draws": 4}):
-        with pytest.raises(InvalidInputError, match="every band of band:2/4 votes once, 4 draws per image"):
+        with pytest.raises(InvalidInputError, match="and band:2/4 votes once for each of 4 bands; leave it out"):
             vote_dataset(smoother, data, tmp_path, **options)
     vote_dataset(smoother, data, tmp_path, labelled=False)
     votes = read_votes(tmp_path)

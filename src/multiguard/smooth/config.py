@@ -100,15 +100,9 @@ class VoteConfig(Config, frozen=True):
         return DEFAULT_DRAWS if self.draws is None else self.draws
 
     def for_noise(self, noise: Noise) -> "VoteConfig":
-        """The same with the number of draws filled in; a band ablation has one per column, and no others."""
-        if noise.positions is None:
-            return self.replace(draws=DEFAULT_DRAWS) if self.draws is None else self
-        if self.draws not in (None, noise.positions) or self.pilot_draws:
-            given = f"draws is {self.draws}" if self.draws not in (None, noise.positions) else "pilot_draws is given"
-            raise InvalidInputError(
-                f"{given}, and {noise} votes once for each of {noise.positions} {noise.draw_words}; leave it out"
-            )
-        return self.replace(draws=noise.positions, pilot_draws=0)
+        """The same with the number of draws filled in; a band ablation has one per column, and no pilot draws."""
+        pilots = self.pilot_draws if noise.positions is None else self.pilot_draws or 0
+        return self.replace(draws=self.draws or noise.positions or DEFAULT_DRAWS, pilot_draws=pilots)
 
     def pilots(self, labelled: bool) -> int:
         """How many draws per image choose its labels."""

@@ -322,11 +322,11 @@ def _scheme(
 ) -> Scheme:
     """The draws of every image, checked."""
     positions, stopping = smoother.noise.positions, None
-    if positions is not None and (draws not in (None, positions) or adaptive is not None or pilot_draws):
-        raise InvalidInputError(
-            f"every band of {smoother.noise} votes once, {positions} draws per image; leave out draws, adaptive "
-            "and pilot_draws."
-        )
+    asked = "adaptive" if adaptive is not None else None if draws == positions else draws
+    for name, given in {"draws": asked, "pilot_draws": pilot_draws or None}.items():
+        if positions is not None and given is not None:
+            once = f"votes once for each of {positions} {smoother.noise.draw_words}"
+            raise InvalidInputError(f"{name} is {given}, and {smoother.noise} {once}; leave it out")
     if draws is not None and adaptive is not None:
         raise InvalidInputError(
             "draws is a fixed number of draws, adaptive a plan of when to stop; give one of the two."
