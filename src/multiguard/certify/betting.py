@@ -69,10 +69,9 @@ def label_r(draws: Draws, rule: Rule, alpha: float, noise: SampledNoise, course:
 def read_bets(method: Method, votes: ArrayLike, labels: ArrayLike, rule: Rule, num_labels: int) -> tuple[Draws, Course]:
     """The draws of one image in the order in which a method bets on them, and the course of its bets.
 
-    The order of the rows must not depend on their content. The final wealth of `coupled` is that of a permutation fixed
-    by n: for independent rows nothing changes, and rows that were sorted are mixed, which was measured to keep the
-    error below alpha but is no theorem. `betting` may stop anywhere, so rows in an order that independent draws hardly
-    ever have raise `InvalidInputError`.
+    The order of the rows must not depend on their content. `coupled` takes them in a permutation fixed by n: sorted
+    rows are mixed, which was measured to keep the error below alpha but is no theorem. `betting` may stop anywhere, so
+    rows in an order that independent draws hardly ever have raise `InvalidInputError`.
     """
     given = np.atleast_1d(votes)
     if method != "coupled":

@@ -203,28 +203,15 @@ def _at_least(mass: Floats | Ints) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class VoteCounts:
-    """How often each label, and each combination of the labels in L, was hit in the draws of one image.
+    """How often each label, and each combination of the labels in L, was hit: in draws, or as probabilities."""
 
-    Masses are counts of draws, or probabilities where the vote distribution is known exactly (then `draws` is 1).
-
-    Attributes:
-        draws: The number of draws.
-        labels: (d,) the indices of L, sorted.
-        label_mass: (num_labels,) the mass of the draws that hit each label.
-        overlap_mass: (k' + 1,) the mass of the draws that hit exactly h labels of L (0..d for the threshold rule).
-        pattern_mass: (2^d,) the mass of the draws that hit exactly the labels of L whose bits are set; empty where d
-            exceeds `MOST_SUBSET_LABELS`.
-        rival_mass: For the top-k rule that of `rival_mass`; empty where no layers are counted.
-        suspects: For the threshold rule the same counts with the most hit labels outside L in place of L.
-    """
-
-    draws: float
-    labels: Ints
-    label_mass: Floats
-    overlap_mass: Floats
-    pattern_mass: Floats
-    rival_mass: Floats
-    suspects: "VoteCounts | None" = None
+    draws: float  # the number of draws; 1 where the masses are probabilities
+    labels: Ints  # (d,) the indices of L, sorted
+    label_mass: Floats  # (num_labels,) of the draws that hit each label
+    overlap_mass: Floats  # (k' + 1,) of the draws that hit exactly h labels of L (0..d for the threshold rule)
+    pattern_mass: Floats  # (2^d,) of those that hit exactly the labels of L whose bits are set; empty for many labels
+    rival_mass: Floats  # for the top-k rule that of `rival_mass`; empty where no layers are counted
+    suspects: "VoteCounts | None" = None  # for the threshold rule: the most hit labels outside L in place of L
 
 
 def count_votes(

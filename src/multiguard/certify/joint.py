@@ -211,10 +211,7 @@ def _overlap_side(group: Group, sizes: range, k_prime: int, spend: Spend, bounds
 
 
 def levels(alpha: float, members: int, k_prime: int, smallest: int = 1) -> Floats:
-    """The level of each bound on a subset of `smallest`, ..., `members` of the members; 0 where it is too small to use.
-
-    Each size gets an equal part of alpha, divided over its C(members, size) subsets and their layers.
-    """
+    """The level of each bound on a subset of `smallest`, ..., `members` labels, equal parts; 0 if too small."""
     sizes = range(smallest, members + 1)
     events = [len(sizes) * comb(members, size) * min(k_prime, size) for size in sizes]
     return np.array([alpha / count if count < _MOST_EVENTS else 0.0 for count in events])
@@ -258,8 +255,7 @@ def joint_floors(group: Group, rule: Threshold, alpha: float, bounds: Bounds) ->
 def floor_levels(alpha: float, labels: int, depth: int, out: int) -> Floats:
     """(out,) the level of each bound on a subset of 1, 2, ..., `out` labels of L, so that all floors spend alpha.
 
-    Each label has its bound once for all floors, and a draw hits `depth` of them at most. The rest is for the floors
-    e < d, as much for each, and then for the sizes of subsets of one U.
+    Each label has its bound once for all floors; the rest is for the floors e < d, then for the sizes of subsets.
     """
     if labels == 1:
         return np.array([alpha])
@@ -311,8 +307,8 @@ def _stays_out(upper: Floats, t: float, shift: Shift) -> Floats:
 def _ceiling_levels(alpha: float, rivals: int, together: int, depth: int) -> tuple[float, list[Floats]]:
     """Levels of the bounds outside L, so that all ceilings together spend alpha.
 
-    The level of each single label, once for all ceilings; and for each m < `together`, which divide the rest like 1/2,
-    1/6, 1/12, ..., the level of a subset of 1, 2, ..., m + 1 labels of one V. A single label has the better of its two.
+    That of each single label, once for all; and for each m < `together`, which divide the rest like 1/2, 1/6, 1/12, ...,
+    those of subsets of 1, ..., m + 1 labels of one V. A single label has the better of its two.
     """
     if rivals == 1:
         return alpha, [np.array([alpha])]
