@@ -307,7 +307,7 @@ def _stays_out(upper: Floats, t: float, shift: Shift) -> Floats:
 def _ceiling_levels(alpha: float, rivals: int, together: int, depth: int) -> tuple[float, list[Floats]]:
     """Levels of the bounds outside L, so that all ceilings together spend alpha.
 
-    That of each single label, once for all; and for each m < `together`, which divide the rest like 1/2, 1/6, 1/12, ...,
+    That of each single label, once for all; and for each m < `together`, dividing the rest like 1/2, 1/6, 1/12, ...,
     those of subsets of 1, ..., m + 1 labels of one V. A single label has the better of its two.
     """
     if rivals == 1:
