@@ -104,6 +104,22 @@ def test_settled_sooner(rule: str) -> None:
         assert seen == {True, False}
 
 
+def test_first_draws_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of the first draws of an image changes no decision about it or another one."""
+    votes, labels = votes_and_labels(np.random.default_rng(3), 12, [400])
+    more = {"draws": 2000, "forecast_margin": 1.0, "radii": [0.3, 0.1], **TOP_K}
+
+    def decisions() -> list[bool]:
+        images = list(zip(votes, labels, strict=True))
+        return [settled_by_betting([each[:n]], [true], **more)[0] for n in STOPS for each, true in images]
+
+    kept = decisions()
+    assert decisions() == kept
+    monkeypatch.setattr("multiguard.certify.wealth._MOST_HOPEFUL", -1)  # nothing is kept
+    assert decisions() == kept
+    assert set(kept) == {True, False}
+
+
 def test_larger_margin() -> None:
     """A larger forecast margin and more draws never make less reachable."""
     votes, labels = votes_and_labels(np.random.default_rng(6), 40, [50, 100])
