@@ -27,7 +27,6 @@ from multiguard.data import Pixels, load_pixels
 from multiguard.data.config import DataConfig
 from multiguard.models.backbone import build_backbone
 from multiguard.models.classifier import Classifier
-from multiguard.models.denoiser import load_ffdnet
 from multiguard.models.model_folder import load_folder
 from multiguard.train import TrainConfig
 from multiguard.train.checkpoint import new_card
@@ -73,7 +72,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--grid", action="append", default=[], metavar="OPTION=VALUE,VALUE")
     parser.add_argument("--tile", type=int, default=82_081, help="images of part `scale`")
-    parser.add_argument("--denoiser", type=Path, help="an FFDNet weights file, for part `scale`")
     parser.add_argument("--parts", default="rate,noise,clean", type=lambda text: text.split(","))
     parser.add_argument("--out", type=Path, help="keep the model folders here")
     return parser.parse_args()
@@ -104,7 +102,7 @@ def _run_cell(args: argparse.Namespace, arm: str, cell: dict[str, object], pixel
     with TemporaryDirectory() as scratch:
         out = args.out / label if args.out else Path(scratch)
         started = time.perf_counter()
-        card = new_card(backbone, pixels, val_pixels, (args.size, args.size), config, None, {})
+        card = new_card(backbone, pixels, val_pixels, (args.size, args.size), config, {})
         result = fit(card, backbone.network, pixels, val_pixels, config, out)
         seconds = time.perf_counter() - started
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -128,19 +126,18 @@ def _tiled(pixels: Pixels, count: int) -> Pixels:
 def _print_scale(args: argparse.Namespace, cell: dict[str, object], pixels: Pixels, val_pixels: Pixels) -> None:
     """Print the speed and the memory of one epoch over many images, on the device and streamed."""
     config = TrainConfig(**{"sigma": args.sigma, **cell}).resolved(args.data, (args.size, args.size))
-    denoiser = None if args.denoiser is None else load_ffdnet(args.denoiser)
     for resident in (True, False):
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         few = _tiled(pixels, config.batch * 8)  # warms up
-        trainer = Trainer(_classifier(args, pixels), few, val_pixels, config, Accelerator(), denoiser)
+        trainer = Trainer(_classifier(args, pixels), few, val_pixels, config, Accelerator())
         trainer.run_epoch(0)
         trainer.feed = Feed(pixels, trainer.device, resident=resident)
         record = trainer.run_epoch(0)
         peak = torch.cuda.max_memory_allocated() / 2**30
         print(
             f"{len(pixels):,} images {'on the device' if resident else 'streamed'}, batch {config.batch}, "
-            f"{'behind a denoiser' if denoiser else 'plain'}: {record['images_per_second']:,.0f} images/s, "
+            f"{record['images_per_second']:,.0f} images/s, "
             f"{peak:.1f} GiB on the device",
             flush=True,
         )

@@ -34,11 +34,6 @@ def voc_root() -> Path:
 
 
 @pytest.fixture
-def ffdnet_weights() -> Path:
-    return _real("weights/ffdnet_color.pth")
-
-
-@pytest.fixture
 def lite0_weights() -> Path:
     return _real("weights/tf_efficientnet_lite0.safetensors")
 

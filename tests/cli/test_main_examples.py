@@ -119,7 +119,7 @@ def test_force_in_other_process(place, monkeypatch):
         monkeypatch.setenv(name, value)
     with pytest.raises(InvalidInputError, match="other settings"):
         prepare_folder(place / "runs/digits", {"seed": 3}, True, Accelerator(cpu=True))
-    mistake = ["--set", "denoiser=gone.pth"]
+    mistake = ["--set", "teacher=gone"]
     code, _, err = command(*example_of("train"), *SMALL["train"], "--set", "seed=3", "--force", *mistake)
     assert (code, err.count("\n")) == (2, 1)
     assert state(place) == before

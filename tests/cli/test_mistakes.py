@@ -80,7 +80,7 @@ def made(tmp_path_factory):
         ([*BANDS, "band:4", "--draws", 100], "--draws is 100, and band:4/16 votes once for each of 16 bands"),
         ([*BANDS, "band:4", "--sigma", 0.5], "--sigma is 0.5, Gaussian noise, and noise is band:4; give one"),
         # training
-        ([*TRAIN, "--noise", "pixels:4", "--set", "denoiser=x.pth"], "a denoiser removes Gaussian noise only"),
+        ([*TRAIN, "--noise", "uniform:0.5", "--set", "sigma_max=2"], "sigma_max is 2 and no Gaussian noise"),
         ([*TRAIN, "--data", "digitz"], "unknown dataset 'digitz': did you mean 'digits'?"),
         ([*TRAIN[:-1], "empty"], "empty: no folder that can be written to"),
         # certificates

@@ -5,11 +5,9 @@ import os
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from multiguard.models import Classifier, load
-from multiguard.models.denoiser import FFDNet
 from multiguard.smooth import Smoother
 
 torch.set_num_threads(1)
@@ -54,17 +52,6 @@ def write_onnx(file, rows):
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     file.write_bytes(model.SerializeToString())
     return network
-
-
-def write_denoiser(file, seed=0):
-    """FFDNet with weights that keep an image nearly as it is, apart from negative pixels."""
-    network, noise = FFDNet(), torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for layer in network.model[::2]:
-            layer.weight.normal_(0, 1e-3, generator=noise)
-            layer.bias.zero_()
-            layer.weight[range(12), range(12), 1, 1] += 1
-    save_file(network.state_dict(), file)
 
 
 class Trap:

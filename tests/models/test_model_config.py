@@ -6,7 +6,7 @@ import os
 import pytest
 import torch
 from safetensors.torch import save_file
-from small_models import write_denoiser, write_onnx
+from small_models import write_onnx
 
 from multiguard.errors import InvalidInputError
 from multiguard.io.config import to_tree
@@ -21,9 +21,8 @@ ONNX = "spec: m.onnx\nlabels: names.txt\n"
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A folder with an ONNX file, its labels and a denoiser."""
+    """A folder with an ONNX file, its and labels."""
     write_onnx(tmp_path / "m.onnx", "N")
-    write_denoiser(tmp_path / "d.safetensors")
     (tmp_path / "names.txt").write_text("\n".join(LABELS))
     monkeypatch.chdir("/")
     return tmp_path
@@ -37,17 +36,14 @@ def describe(home, text):
 
 def test_described_model(home):
     """A YAML file is a complete model, from any working directory; its files are hashed."""
-    config = describe(
-        home, f"{ONNX}output: probabilities\nmean: [0.5]\nstd: [0.25]\nsize: 32\ndenoiser: d.safetensors\n"
-    )
+    config = describe(home, f"{ONNX}output: probabilities\nmean: [0.5]\nstd: [0.25]\nsize: 32\ndenoiser: built-in\n")
     assert to_tree(config.resolved())["labels"] == str(home / "names.txt")
-    classifier = load_model(config, noise="gaussian:0.1")
+    classifier = load_model(config)
     plain = load(f"onnx:{home / 'm.onnx'}", labels=LABELS, mean=[0.5], std=[0.25])
     assert (classifier.label_names, classifier.output, classifier.image_size) == (LABELS, "probabilities", (32, 32))
     assert classifier(torch.rand(2, 3, 32, 32)).shape == (2, 4)
     assert weights_checksum(config.resolved().spec) == plain.weights_hash
-    with pytest.raises(InvalidInputError, match="removes the noise of one sigma"):
-        load(config.spec)
+    assert classifier.name == f"denoiser+{plain.name}"
     with pytest.raises(InvalidInputError, match="takes images of 32x32; leave out the size 64"):
         load_model(config, size=64)
 
@@ -77,7 +73,7 @@ def test_described_weights(home):
         ("spec: m.onnx\nlabels: pipe", "labels is 'pipe', which is not the plain name"),
         ("spec: m.onnx\nweights: folder", "weights is 'folder', which is not the plain name"),
         ("spec: timm:resnet10t\nweights: pretrained", "weights is 'pretrained', which is not the plain name"),
-        ("spec: m.onnx\ndenoiser: ../d.safetensors", "denoiser is '../d.safetensors'"),
+        ("spec: m.onnx\ndenoiser: ../d.safetensors", "denoiser is '../d.safetensors'; expected built-in"),
         ("spec: m.onnx\nmean: [1, 2]", "mean has 2 numbers"),
         ("spec: m.onnx\nlabel: names.txt", "unknown key 'label': did you mean 'labels'"),
         ("spec: !!python/object:os.system {}", "could not determine a constructor"),

@@ -12,7 +12,6 @@ from multiguard.models import model_folder
 from multiguard.models.backbone import build_backbone, check_backbone
 from multiguard.models.card import ModelCard, read_card
 from multiguard.models.classifier import Classifier
-from multiguard.models.denoiser import FFDNet
 from multiguard.models.model_folder import load_backbone, load_folder, save_folder
 
 
@@ -60,18 +59,6 @@ def test_card_read_once(tmp_path, network, monkeypatch, load):
     assert reads == [tmp_path]
 
 
-def test_denoiser_in_folder(tmp_path, network):
-    """A denoiser is saved with the network and loaded before it."""
-    denoiser = FFDNet().eval()
-    save_folder(tmp_path, card(), network, denoiser)
-    images = torch.rand(1, 3, 16, 16)
-    inner = Classifier(network, "abc", output="logits", mean=card().mean, std=card().std, name="x")
-    with torch.no_grad():
-        expected = inner(denoiser(images, 0.25).clamp(0, 1))
-    torch.testing.assert_close(load_folder(tmp_path)(images), expected)
-    torch.testing.assert_close(load_backbone(tmp_path).network.eval()(images), network(images))
-
-
 @pytest.mark.parametrize(
     ("training", "expected"),
     [
@@ -79,22 +66,22 @@ def test_denoiser_in_folder(tmp_path, network):
         ({"recipe": {"noise": "band:4/16", "epochs": 3}}, "band:4/16"),
         ({"recipe": {"noise": "none", "epochs": 3}}, "none"),
         ({"recipe": {"noise": "gaussian:0.5", "epochs": 0}}, None),
+        ({"recipe": {"noise": "gaussian:0.12", "sigma_max": 2.0, "epochs": 3}}, "gaussian:0.12 to 2"),
     ],
 )
-@pytest.mark.parametrize("denoised", [False, True])
-def test_trained_noise(tmp_path, network, training, expected, denoised):
+def test_trained_noise(tmp_path, network, training, expected):
     """The noise of the training images is read from the card."""
-    save_folder(tmp_path, card(training=training), network, FFDNet() if denoised else None)
+    save_folder(tmp_path, card(training=training), network)
     assert load_folder(tmp_path).trained_noise == expected
 
 
 @pytest.mark.parametrize(
     ("noise", "message"),
-    [('"uniform:0.5"', "denoiser removes Gaussian noise only"), ('"dice"', "unknown noise"), ("0.5", "noise must be")],
+    [('"dice"', "unknown noise"), ("0.5", "noise must be")],
 )
 def test_card_of_other_noise(tmp_path, network, noise, message):
-    """A card whose noise is none, or one that its denoiser cannot remove, is refused."""
-    save_folder(tmp_path, card(), network, FFDNet())
+    """A card whose noise is none raises."""
+    save_folder(tmp_path, card(), network)
     stored = json.loads((tmp_path / "model.json").read_text())
     (tmp_path / "model.json").write_text(json.dumps({**stored, "noise": json.loads(noise)}))
     with pytest.raises(ModelError, match=message):
@@ -123,9 +110,9 @@ def test_card_of_other_architecture(tmp_path, network):
     [
         ("{", "not readable as a model card"),
         ("[]", "not readable as a model card .expected `object`, got `array`"),
-        ('{"format": 9}', "not a model card of format 3"),
-        ('{"format": 3, "noise": null}', "not readable as a model card .object missing required field"),
-        ('{"format": 3, "label": null}', "not readable as a model card"),
+        ('{"format": 9}', "not a model card of format 4"),
+        ('{"format": 4, "noise": null}', "not readable as a model card .object missing required field"),
+        ('{"format": 4, "label": null}', "not readable as a model card"),
     ],
 )
 def test_foreign_card(tmp_path, text, message):

@@ -10,7 +10,7 @@ from toy import linear
 from multiguard.certify import Gaussian, Threshold, TopK
 from multiguard.errors import InvalidInputError
 from multiguard.models import Classifier
-from multiguard.models.denoiser import FFDNet, denoise_first
+from multiguard.models.denoiser import denoise_first
 from multiguard.models.onnx import OnnxNetwork
 from multiguard.smooth import Smoother
 from multiguard.smooth.config import resolve_settings
@@ -71,7 +71,7 @@ def test_rule_of_votes(options, rule, message):
 
 def onnx_classifier(behind_denoiser: bool) -> Classifier:
     f = Classifier(OnnxNetwork.__new__(OnnxNetwork), list("abcde"), output="logits", name="onnx:x", weights_hash="0")
-    return denoise_first(f, FFDNet(), 0.5) if behind_denoiser else f
+    return denoise_first(f) if behind_denoiser else f
 
 
 @pytest.mark.parametrize("behind_denoiser", [False, True])

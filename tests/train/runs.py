@@ -17,12 +17,12 @@ def backbone(network=None):
     return made if network is None else replace(made, network=network)
 
 
-def fit(pixels, val_pixels, config, out, *, start=None, denoiser=None, **more):
+def fit(pixels, val_pixels, config, out, *, start=None, **more):
     """Train a small network on decoded images."""
     start = start or backbone()
     size = tuple(pixels.images.shape[2:])
-    card = new_card(start, pixels, val_pixels, size, config.resolved("digits", size), denoiser, {})
-    return loop.fit(card, start.network, pixels, val_pixels, config, out, denoiser=denoiser, **more)
+    card = new_card(start, pixels, val_pixels, size, config.resolved("digits", size), {})
+    return loop.fit(card, start.network, pixels, val_pixels, config, out, **more)
 
 
 class KilledError(Exception):

@@ -123,19 +123,6 @@ def test_other_start(home, data):
     assert train(starting, data, out=home / "n", force=True).card.training["model_sha256"] != card.weights_sha256
 
 
-def test_denoiser(tmp_path, ffdnet_weights):
-    """The denoiser is part of the saved model."""
-    config = TrainConfig(epochs=1, sigma=0.5, model="cnn:4", images=64, val_images=20, denoiser=ffdnet_weights)
-    result = train(config, DataConfig("digits"), out=tmp_path)
-    assert result.card.denoiser
-    assert str(result.card.noise) == result.card.training["recipe"]["noise"] == "gaussian:0.5"
-    loaded, validation = load_folder(tmp_path), load_pixels(open_splits(config, DataConfig("digits"))[1])
-    assert loaded.mean is None
-    assert noisy_map(loaded, validation, Gaussian(0.5)) == pytest.approx(result.kept["map_noisy"], abs=1e-6)
-    bare = loaded.network.classifier
-    assert noisy_map(bare, validation, Gaussian(0.5)) != pytest.approx(result.kept["map_noisy"], abs=1e-6)
-
-
 def test_splits(data):
     """A folder's splits are used by default; one split holds out a tenth, or fewer; a common image is refused."""
     cases = [
@@ -216,7 +203,6 @@ def test_further_training(home, data):
         ({"model": "own_net.py:net", "dropout": 0.5}, SIZE, "dropout"),
         ({"model": "hf:nowhere"}, SIZE, "no network to train"),
         ({"model": None}, None, "no model given for 'folder'"),
-        ({"denoiser": "none.pth"}, SIZE, "no such weights file"),
         ({"sigma": 0.2}, SIZE, "holds a run with other settings: "),
         ({"epochs": 2, "denoise_epochs": 1}, SIZE, "no U-Net in front"),
         ({"denoise_weight": 0.5}, SIZE, "denoise_weight is 0.5, and the network has no U-Net in front"),
@@ -227,7 +213,7 @@ def test_early_mistakes(home, data, monkeypatch, change, size, message):
     """What cannot be trained is one clear line, before any image is decoded."""
     train(CONFIG, data, out=home / "m")
     monkeypatch.setattr("multiguard.train.loop.load_pixels", None)  # decoding would be a TypeError
-    config = CONFIG.replace(**{"denoiser": None, **change})
+    config = CONFIG.replace(**change)
     out = home / "m" if {"sigma"} & change.keys() else home / "n"
     with pytest.raises(MultiGuardError, match=message):
         train(config, data.replace(size=size), out=out)

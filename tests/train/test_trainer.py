@@ -8,11 +8,9 @@ from tests.train.runs import SMALL, KilledError, backbone, fit, kill_after
 from torch import nn
 
 from multiguard.certify import Gaussian
-from multiguard.models.denoiser import FFDNet
 from multiguard.models.networks import DenoisingNetwork, UNet
 from multiguard.models.torch_model import TorchClassifier
 from multiguard.train.checkpoint import new_card
-from multiguard.train.config import noise_text
 from multiguard.train.trainer import (
     Average,
     Feed,
@@ -108,32 +106,10 @@ def test_noisy_map(val_pixels):
     assert noisy == noisy_map(probe, val_pixels, noise, seed=1) != noisy_map(probe, val_pixels, noise, seed=2)
 
 
-def make_trainer(pixels, val_pixels, config, network, *, denoiser=None, teacher=None):
+def make_trainer(pixels, val_pixels, config, network, *, teacher=None):
     start = backbone(network)
-    classifier = new_card(start, pixels, val_pixels, (16, 16), config, denoiser, {}).classifier(network).module()
-    return Trainer(classifier, pixels, val_pixels, config, Accelerator(cpu=True), denoiser, teacher)
-
-
-def classifier_input(pixels, val_pixels, noise, denoiser):
-    """What the classifier receives in one step."""
-    config = SMALL.replace(noise=noise_text(noise), val_noise="gaussian:0.5")
-    trainer = make_trainer(pixels, val_pixels, config, backbone().network, denoiser=denoiser)
-    inputs = []
-    trainer.module.register_forward_pre_hook(lambda _, given: inputs.append(given[0].clone()))
-    batch = torch.from_numpy(pixels.images[:4].copy()), torch.from_numpy(pixels.targets[:4].copy())
-    trainer.step(*batch, noise, epoch=0, step=0, steps=1)
-    return inputs[0]
-
-
-def test_denoised_input(pixels, val_pixels):
-    """Behind a denoiser, training sees what smoothing will see: denoised noisy images; clean ones as they are."""
-    denoiser = FFDNet().eval()
-    noisy = classifier_input(pixels, val_pixels, Gaussian(0.5), None)
-    with torch.no_grad():
-        expected = denoiser(noisy, 0.5).clamp(0, 1)
-    torch.testing.assert_close(classifier_input(pixels, val_pixels, Gaussian(0.5), denoiser), expected)
-    clean = classifier_input(pixels, val_pixels, None, None)
-    torch.testing.assert_close(classifier_input(pixels, val_pixels, None, denoiser), clean)
+    classifier = new_card(start, pixels, val_pixels, (16, 16), config, {}).classifier(network).module()
+    return Trainer(classifier, pixels, val_pixels, config, Accelerator(cpu=True), teacher)
 
 
 def first_batch(pixels):

@@ -153,7 +153,7 @@ def voted_classifier(folder: Path, certified: Results, model: ModelConfig | None
         digest = digest if part.denoiser is None else denoised_checksum(digest, part.denoiser)
         if digest != run["weights_hash"]:
             raise other  # before any of its files is taken for a model
-    classifier = load_model(part, size=data.size, noise=str(certified.certificates.noise))
+    classifier = load_model(part, size=data.size)
     if classifier.num_labels is None:
         classifier.name_labels(names)
     found = (classifier.state_hash(), classifier.code_hash, classifier.weights_hash, classifier.output)

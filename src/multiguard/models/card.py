@@ -13,7 +13,7 @@ from multiguard.io.records import convert, decode_json
 from multiguard.models.classifier import Classifier, Output
 from multiguard.models.spec import CARD_FILE
 
-FORMAT = 3
+FORMAT = 4
 WEIGHTS_FILE = "model.safetensors"
 _MAX_CARD = 1 << 26  # bytes; the history of a long training takes less than one in a hundred of them
 _MAX_SIDE = 1 << 14
@@ -30,7 +30,6 @@ class ModelCard:
     mean: tuple[float, ...]  # per channel, subtracted inside the classifier, after the noise
     std: tuple[float, ...]  # per channel, divided by inside the classifier
     noise: NoiseField | None  # what it was trained for: vote with this one; None for no noise
-    denoiser: bool = False  # whether an FFDNet for this noise, a Gaussian one, comes before the network
     output: Output = "logits"  # the kind of its scores
     training: Mapping[str, Any] = field(default_factory=dict)  # how it was trained: dataset, recipe, versions
     history: tuple[Mapping[str, Any], ...] = ()  # one record per epoch
@@ -58,7 +57,7 @@ class ModelCard:
     def trained_noise(self) -> str | None:
         """The noise on the training images, "none" for none; None where no training is recorded.
 
-        It differs from `noise`, the noise to vote with: behind a denoiser, training may see clean images.
+        It may differ from `noise`, the noise to vote with.
         """
         recipe = self.training.get("recipe", {})
         noise = recipe.get("noise") if recipe.get("epochs") else None
@@ -97,8 +96,6 @@ def _check_card(card: ModelCard) -> None:
         raise ValueError(f"the image size {card.image_size} is outside 1 .. {_MAX_SIDE}")
     if {len(card.mean), len(card.std)} - {1, _CHANNELS} or not all(value > 0 for value in card.std):
         raise ValueError(f"mean and std must have 1 or {_CHANNELS} values, and std above 0")
-    if card.denoiser and card.noise is not None and card.noise.sigma is None:
-        raise ValueError(f"the noise is {card.noise}, and a denoiser removes Gaussian noise only")
     if not isinstance(card.training.get("recipe", {}), dict):
         raise ValueError("training.recipe is not an object")
 

@@ -14,7 +14,8 @@ from multiguard.models.spec import parse_spec
 _CHANNELS = 3
 _MAX_SIDE = 1 << 14
 _MOST = 1 << 20  # bytes of a YAML file
-_FILES = ("labels", "weights", "denoiser")
+_FILES = ("labels", "weights")
+BUILT_IN_DENOISER = "built-in"
 PRETRAINED = "pretrained"  # weights that timm downloads
 
 
@@ -38,7 +39,9 @@ class ModelConfig(Config, frozen=True):
     std: Annotated[
         tuple[float, ...] | None, described("Channel standard deviations, as in 0.23,0.22,0.23 [the model's].")
     ] = None
-    denoiser: Annotated[Path | None, described("FFDNet weights for a denoiser in front of the model.")] = None
+    denoiser: Annotated[
+        str | None, described("A denoiser in front, for Gaussian noise: built-in, or a model folder with a U-Net.")
+    ] = None
     size: Annotated[
         Annotated[int, Meta(ge=1, le=_MAX_SIDE)] | None, described("Height and width of its images [the model's].", "")
     ] = None
@@ -67,6 +70,8 @@ class ModelConfig(Config, frozen=True):
             config = from_tree(ModelConfig, parse_yaml(content, file.name))
         except InvalidInputError as error:
             raise InvalidInputError(f"{file}: {error}") from error
+        if config.denoiser not in (None, BUILT_IN_DENOISER):
+            raise InvalidInputError(f"{file}: denoiser is {config.denoiser!r}; expected {BUILT_IN_DENOISER}")
         home = real_path(file.parent)
         files = {name: _inside(home, file, name, path) for name in _FILES if (path := getattr(config, name))}
         return config.replace(spec=_target(home, file, config.spec), **files)
@@ -123,7 +128,7 @@ def recorded_model(folder: Path, tree: Any) -> ModelConfig:
             f"trust it, name them yourself: --model {spec} --weights pretrained"
         )
     parsed = parse_spec(spec)
-    for named in (model.weights, model.labels, model.denoiser, Path(parsed.target) if kind == "onnx" else None):
+    for named in (model.weights, model.labels, Path(parsed.target) if kind == "onnx" else None):
         if named is not None and named.exists() and not named.is_file():
             raise InvalidInputError(f"{folder} names {named}, which is not a regular file; name the model with --model")
     return model

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from multiguard.certify.noise import Noise, parse_noise
+from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
 from multiguard.io.files import file_checksum, read_lines
 from multiguard.models.card import folder_checksum, read_card
@@ -35,13 +35,12 @@ def weights_checksum(spec: str, weights: Path | None = None) -> str | None:
     return (folder_checksum if parsed.kind == "folder" else onnx_checksum)(parsed.target)
 
 
-def load_model(config: ModelConfig, *, size: int | None = None, noise: str | None = None) -> Classifier:
+def load_model(config: ModelConfig, *, size: int | None = None) -> Classifier:
     """The classifier of a config; only the user's own code may leave its labels unnamed.
 
     Args:
         config: Which model, and what it does not say of itself.
         size: Height and width of its images; None for the config's, or the model's own.
-        noise: The text of the noise that a denoiser in front removes, that of the smoothing.
     """
     model = config.resolved()
     if None not in (size, model.size) and size != model.size:
@@ -61,11 +60,9 @@ def load_model(config: ModelConfig, *, size: int | None = None, noise: str | Non
     )
     if model.denoiser is None:
         return classifier
-    if noise is None:
-        raise InvalidInputError(f"denoiser {model.denoiser} removes the noise of one sigma; give --sigma, such as 0.1")
-    from multiguard.models.denoiser import denoise_first, denoiser_sigma
+    from multiguard.models.denoiser import denoise_first
 
-    return denoise_first(classifier, model.denoiser, denoiser_sigma(parse_noise(noise, classifier.image_size)))
+    return denoise_first(classifier, model.denoiser)
 
 
 def unnamed_labels(spec: str) -> InvalidInputError:

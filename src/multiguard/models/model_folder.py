@@ -13,18 +13,18 @@ from multiguard.errors import ModelError
 from multiguard.io.files import write_atomically
 from multiguard.models.backbone import Backbone, build_backbone
 from multiguard.models.card import WEIGHTS_FILE, ModelCard, read_card, weights_file, write_card
-from multiguard.models.denoiser import FFDNet, denoise_first, denoiser_sigma
 from multiguard.models.spec import CARD_FILE, parse_spec
 from multiguard.models.torch_model import TorchClassifier
 from multiguard.models.weight_files import load_weights, read_hashed_weights
 
+_PART = "network."  # before the name of each tensor
 MARK = "multiguard-model"  # in the header of the weights: multiguard wrote them
 
 
-def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNet | None = None) -> ModelCard:
+def save_folder(path: Path, card: ModelCard, network: nn.Module) -> ModelCard:
     """Write the folder so that each file is at any moment absent, the old one or the new one, never partial.
 
-    The denoiser's weights go into the file of the network's, whose hash is filled in on the card that is returned.
+    The hash of the weights is filled in on the card that is returned.
 
     >>> from multiguard.certify import Gaussian
     >>> card = ModelCard("cnn:2", ("cat", "dog"), (16, 16), (0.5,), (0.5,), Gaussian(0.25))
@@ -32,14 +32,10 @@ def save_folder(path: Path, card: ModelCard, network: nn.Module, denoiser: FFDNe
     >>> read_card(out) == card, load_folder(out)(torch.zeros(1, 3, 16, 16)).shape
     (True, torch.Size([1, 2]))
     """
-    parts = {"network": network} if denoiser is None else {"network": network, "denoiser": denoiser}
-    tensors = {
-        f"{prefix}.{name}": tensor.detach().cpu().clone().contiguous()
-        for prefix, module in parts.items()
-        for name, tensor in module.state_dict().items()
-    }
+    state = network.state_dict().items()
+    tensors = {f"{_PART}{name}": tensor.detach().cpu().clone().contiguous() for name, tensor in state}
     data = save(tensors, metadata={"format": MARK})
-    card = replace(card, denoiser=denoiser is not None, weights_sha256=hashlib.sha256(data).hexdigest())
+    card = replace(card, weights_sha256=hashlib.sha256(data).hexdigest())
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / WEIGHTS_FILE, lambda file: file.write(data))
     write_card(path, card)
@@ -53,34 +49,24 @@ def load_folder(path: Path | str, network: nn.Module | None = None) -> TorchClas
         path: The folder.
         network: The network that the user's code makes, where the folder was trained from code; no folder runs any.
     """
-    card, backbone, tensors = _read_folder(Path(path), network=network)
-    classifier = card.classifier(backbone.network).module()
-    if card.denoiser:
-        denoiser = FFDNet()
-        _load_part(denoiser, tensors, "denoiser", Path(path))
-        classifier = denoise_first(classifier, denoiser, denoiser_sigma(card.noise))
-        classifier.weights_hash = card.weights_sha256
-    return classifier.eval().requires_grad_(False)
+    card, backbone = _read_folder(Path(path), network=network)
+    return card.classifier(backbone.network).module().eval().requires_grad_(False)
 
 
 def load_backbone(path: Path, *, dropout: float = 0.0, network: nn.Module | None = None) -> Backbone:
-    """The network of a model folder without its denoiser, for further training with this dropout before its head."""
+    """The network of a model folder, for further training with this dropout before its head."""
     return _read_folder(path, dropout, network)[1]
 
 
-def _read_folder(
-    path: Path, dropout: float = 0.0, network: nn.Module | None = None
-) -> tuple[ModelCard, Backbone, Mapping[str, Tensor]]:
-    """The card, the network, and all tensors of the folder, whose weights have the hash that the card records."""
+def _read_folder(path: Path, dropout: float = 0.0, network: nn.Module | None = None) -> tuple[ModelCard, Backbone]:
+    """The card and the network of the folder, whose weights have the hash that the card records."""
     card, file = read_card(path), weights_file(path)
     tensors, digest = read_hashed_weights(file)
     if digest != card.weights_sha256:
         raise ModelError(f"{file}: its sha256 is not the one in {CARD_FILE}, so the files do not match; train again")
     made = network or _build_network(path, card, tensors, dropout)
-    _load_part(made, tensors, "network", path)
-    size = card.image_size[0]
-    backbone = Backbone(card.architecture, made, card.mean, card.std, size, own_head=False)
-    return card, backbone, tensors
+    load_weights(made, {name.removeprefix(_PART): tensor for name, tensor in tensors.items()}, str(path))
+    return card, Backbone(card.architecture, made, card.mean, card.std, card.image_size[0], own_head=False)
 
 
 def _build_network(path: Path, card: ModelCard, tensors: Mapping[str, Tensor], dropout: float) -> nn.Module:
@@ -92,11 +78,6 @@ def _build_network(path: Path, card: ModelCard, tensors: Mapping[str, Tensor], d
         )
     _check_memory(path, card, tensors)
     return build_backbone(card.architecture, len(card.label_names), dropout=dropout, size=card.image_size[0]).network
-
-
-def _load_part(module: nn.Module, tensors: Mapping[str, Tensor], prefix: str, path: Path) -> None:
-    part = {name.removeprefix(f"{prefix}."): t for name, t in tensors.items() if name.startswith(f"{prefix}.")}
-    load_weights(module, part, str(path))
 
 
 def _check_memory(path: Path, card: ModelCard, tensors: Mapping[str, Tensor]) -> None:

@@ -232,7 +232,7 @@ def make_predictor(
     text = chosen_noise(model, own)
     voted = calibration.image_size if calibration else None
     wanted = config.size or model.size or (voted[0] if voted else None)
-    classifier = load_model(model, size=wanted, noise=text)
+    classifier = load_model(model, size=wanted)
     if classifier.num_labels is None:
         raise unnamed_labels(model.spec)
     side, labels = square_size(classifier, model.spec, wanted), len(classifier.label_names)

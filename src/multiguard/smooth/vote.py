@@ -111,7 +111,7 @@ class NamedRun(VoteRun):
             raise InvalidInputError("a target tells adaptive draws when to stop: give both, or a fixed number of draws")
         self.model, self.notes, self._target = model.resolved(), list[str](), target
         text = chosen_noise(self.model, noise)
-        classifier = load_model(self.model, size=data.size, noise=text)
+        classifier = load_model(self.model, size=data.size)
         if classifier.num_labels is None:
             self._name_labels(classifier, data)
         side = square_size(classifier, self.model.spec, data.size or self.model.size)

@@ -22,10 +22,8 @@ from multiguard.io.records import convert, decode_checked, encode_checked
 from multiguard.io.writer import check_foreign
 from multiguard.models.backbone import Backbone
 from multiguard.models.card import WEIGHTS_FILE, ModelCard, read_card
-from multiguard.models.denoiser import FFDNet
 from multiguard.models.model_folder import MARK
 from multiguard.models.spec import CARD_FILE
-from multiguard.models.torch_model import state_hash
 from multiguard.train.config import TrainConfig
 from multiguard.version import __version__
 
@@ -104,7 +102,6 @@ def new_card(
     validation: IndexedDataset | Pixels,
     size: tuple[int, int],
     config: TrainConfig,
-    denoiser: FFDNet | None,
     provenance: Mapping[str, Any],
 ) -> ModelCard:
     """The card of a run before its first epoch: all that decides its outcome, ids and targets as hashes."""
@@ -112,12 +109,11 @@ def new_card(
         "recipe": config.record(),
         "train": _split_record(training),
         "val": _split_record(validation),
-        "denoiser_sha256": None if denoiser is None else state_hash(denoiser),
         "versions": {"multiguard": __version__, "torch": torch.__version__, "python": platform.python_version()},
         **provenance,
     }
     inputs = (tuple(training.label_names), size, backbone.mean, backbone.std, config.validation_noise)
-    return ModelCard(backbone.architecture, *inputs, denoiser=denoiser is not None, training=record)
+    return ModelCard(backbone.architecture, *inputs, training=record)
 
 
 def _split_record(split: IndexedDataset | Pixels) -> Record:

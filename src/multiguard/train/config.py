@@ -19,7 +19,7 @@ _DEFAULTS = {"epochs": 45, "lr": 1e-3, "crop": 0.5, "shift": 0, "flip": True}
 _OWN_DEFAULTS = {"digits": {"epochs": 4, "lr": 2e-3, "crop": 1.0, "shift": 2, "flip": False}}
 # A model card has these, or the hashes of what they name, on their own; the last two do not change the model.
 _BESIDE = {"sigma", "val_sigma", "model", "weights", "labels", "split", "val_split", "images", "val_images"}
-_BESIDE |= {"denoiser", "teacher", "half", "workers", "compile"}
+_BESIDE |= {"teacher", "half", "workers", "compile"}
 
 
 class TrainConfig(Config, frozen=True):
@@ -87,7 +87,6 @@ class TrainConfig(Config, frozen=True):
     val_split: Annotated[str | None, described("The split to validate on [matches split, or a held-out tenth].")] = None
     images: Annotated[int | None, described("Train on a random sample of this many images [all].")] = None
     val_images: Annotated[int | None, described("Validate on a random sample of this many images [all].")] = None
-    denoiser: Annotated[Path | None, described("FFDNet weights for a denoiser in front of the network.")] = None
     teacher: Annotated[Path | None, described("A model folder whose scores of clean images are learnt too.")] = None
     half: Annotated[bool, described("Write the weights in half precision.")] = False
     workers: Annotated[Threads | None, described("Decoding threads [one per core].")] = None

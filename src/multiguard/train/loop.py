@@ -23,7 +23,6 @@ from multiguard.io.files import file_checksum, read_regular, remove_partial_file
 from multiguard.io.lock import check_code, folder_lock, package_checksum, this_rank
 from multiguard.io.names import short_repr
 from multiguard.models.card import WEIGHTS_FILE, ModelCard, read_card
-from multiguard.models.denoiser import FFDNet, denoiser_sigma, load_ffdnet
 from multiguard.models.model_folder import save_folder
 from multiguard.models.spec import CARD_FILE, summary
 from multiguard.models.torch_model import TorchClassifier
@@ -83,14 +82,11 @@ def train(
     decoding_threads(config.workers)
     size = image_size(config, data)
     resolved = config.resolved(data.name, (size, size))
-    if config.denoiser is not None:
-        denoiser_sigma(resolved.validation_noise)
     splits = open_splits(config, data)
     torch.manual_seed(config.seed)
     backbone = start_backbone(config, data, splits[0])
-    denoiser = None if config.denoiser is None else load_ffdnet(config.denoiser)
     teacher = load_teacher(config, data, splits[0])
-    card = new_card(backbone, *splits, (size, size), resolved, denoiser, provenance(config, data, backbone))
+    card = new_card(backbone, *splits, (size, size), resolved, provenance(config, data, backbone))
     if not force:
         checkpoint.check_same_run(out, run_settings(card))
     if (finished := _finished(out, card, resolved)) is not None:
@@ -101,7 +97,7 @@ def train(
             load_pixels(split, workers=config.workers, progress=bar) for split, bar in zip(splits, bars, strict=True)
         )
         run = partial(fit, card, backbone.network, pixels, val_pixels, resolved, out)
-        return run(denoiser=denoiser, teacher=teacher, force=force, progress=progress, on_epoch=on_epoch)
+        return run(teacher=teacher, force=force, progress=progress, on_epoch=on_epoch)
 
 
 def fit(
@@ -112,7 +108,6 @@ def fit(
     config: TrainConfig,
     out: Path,
     *,
-    denoiser: FFDNet | None = None,
     teacher: TorchClassifier | None = None,
     force: bool = False,
     progress: OnProgress | None = None,
@@ -120,8 +115,8 @@ def fit(
 ) -> TrainResult:
     """Train a network on decoded images, as `train` does; its weights are changed.
 
-    A run with another card does not resume this one. The config is resolved. A denoiser stands in front of the network,
-    for the validation noise; a teacher, which the card must name, gives scores of images without noise to learn.
+    A run with another card does not resume this one. The config is resolved. A teacher, which the card must name,
+    gives scores of images without noise to learn.
     """
     group = InitProcessGroupKwargs(timeout=_TIMEOUT)
     accelerator = Accelerator(cpu=not torch.cuda.is_available(), kwargs_handlers=[group])
@@ -130,8 +125,8 @@ def fit(
     with folder_lock(out), torch.backends.cudnn.flags(enabled=True, benchmark=True):
         prepare_folder(out, run_settings(card), force, accelerator)
         classifier = card.classifier(network).module()
-        trainer = Trainer(classifier, pixels, val_pixels, config, accelerator, denoiser, teacher)
-        run = _Run(trainer, card, denoiser, out, this_rank().is_main)
+        trainer = Trainer(classifier, pixels, val_pixels, config, accelerator, teacher)
+        run = _Run(trainer, card, out, this_rank().is_main)
         run.resume()
         run.finish(on_epoch, progress)
         accelerator.wait_for_everyone()
@@ -159,8 +154,8 @@ def prepare_folder(out: Path, settings: Mapping[str, Any], force: bool, accelera
 class _Run:
     """The finished epochs, the weights to keep, and the files: the state first, then the folder made from it."""
 
-    def __init__(self, trainer: Trainer, card: ModelCard, denoiser: FFDNet | None, out: Path, is_main: bool) -> None:
-        self.trainer, self.card, self.denoiser, self.out, self.is_main = trainer, card, denoiser, out, is_main
+    def __init__(self, trainer: Trainer, card: ModelCard, out: Path, is_main: bool) -> None:
+        self.trainer, self.card, self.out, self.is_main = trainer, card, out, is_main
         self.kept: Mapping[str, Tensor] = {}
         self.history: list[Record] = []
 
@@ -216,7 +211,7 @@ class _Run:
         network = copy.deepcopy(self.trainer.averaged).cpu()
         network.load_state_dict(self.kept)
         written = network.half() if self.trainer.config.half else network
-        save_folder(self.out, replace(self.card, history=tuple(self.history)), written, self.denoiser)
+        save_folder(self.out, replace(self.card, history=tuple(self.history)), written)
         write_atomically(self.out / LOG_FILE, lambda file: file.write(_log(self.history)))
 
 

@@ -19,7 +19,6 @@ from torch.nn import functional
 from multiguard.certify.noise import Noise
 from multiguard.data import Pixels
 from multiguard.errors import InvalidInputError, ModelError
-from multiguard.models.denoiser import FFDNet, denoise, denoise_first, denoiser_sigma
 from multiguard.models.networks import DenoisingNetwork
 from multiguard.models.torch_model import TorchClassifier
 from multiguard.train.augmentation import MODEL, ORDER, STEP, VALIDATION, add_noise, augment, cutmix, derived_seed
@@ -83,7 +82,7 @@ def epoch_indices(count: int, batch: int, *, seed: int, epoch: int, rank: int = 
 class Trainer:
     """A classifier in training on one process of possibly many, its averaged weights, and its images.
 
-    The classifier is moved to the accelerator's device. A denoiser in front of it and a teacher are not trained.
+    The classifier is moved to the accelerator's device. A teacher is not trained.
     """
 
     def __init__(
@@ -93,7 +92,6 @@ class Trainer:
         val_pixels: Pixels,
         config: TrainConfig,
         accelerator: Accelerator,
-        denoiser: FFDNet | None = None,
         teacher: TorchClassifier | None = None,
     ) -> None:
         resolved: Any = config  # nothing in it is None
@@ -113,9 +111,6 @@ class Trainer:
         averaged = cast(TorchClassifier, self.average.module)
         self.network, self.averaged = cast(nn.Module, classifier.network), cast(nn.Module, averaged.network)
         check_denoiser(self.network, config)
-        self.denoiser = None if denoiser is None else denoiser.to(self.device)
-        self.denoised_sigma = 0.0 if denoiser is None else denoiser_sigma(config.validation_noise)
-        self.validated = averaged if denoiser is None else denoise_first(averaged, denoiser, self.denoised_sigma)
         self.optimizer = _adam(self.classifier, config, self.lr, fused=on_gpu)
         module, self.stepper = accelerator.prepare(_Training(self.classifier), self.optimizer)
         compile_ = cast(Callable[[nn.Module], nn.Module], torch.compile) if config.compile else lambda part: part
@@ -161,7 +156,7 @@ class Trainer:
         augmented = self.augment(images.float() / 255, self.generator)
         augmented, wanted = cutmix(augmented, targets.float(), config.cutmix, self.generator)
         noisy = add_noise(augmented, noise, self.generator, config.sigma_max).contiguous(memory_format=self.layout)
-        loss = self._denoising_loss(noisy, augmented) if alone else self._loss(noisy, augmented, wanted, noise)
+        loss = self._denoising_loss(noisy, augmented) if alone else self._loss(noisy, augmented, wanted)
         self.stepper.zero_grad()
         self.accelerator.backward(loss)
         if alone and self.world > 1:  # the U-Net alone is called without the wrapper that averages gradients
@@ -173,15 +168,9 @@ class Trainer:
         self.average.update(epoch * steps + step)
         return loss.detach()
 
-    def _loss(self, noisy: Tensor, clean: Tensor, targets: Tensor, noise: Noise | None) -> Tensor:
-        """The loss of the labels, mixed with that of the teacher's scores, and with the U-Net's error added.
-
-        Behind a denoiser the classifier gets denoised images, and clean ones as they are.
-        """
+    def _loss(self, noisy: Tensor, clean: Tensor, targets: Tensor) -> Tensor:
+        """The loss of the labels, mixed with that of the teacher's scores, and with the U-Net's error added."""
         config = self.config
-        if self.denoiser is not None and noise is not None:
-            with torch.no_grad():
-                noisy = denoise(self.denoiser, noisy, self.denoised_sigma)
         with self._autocast():
             logits, cleaned = self.module(noisy)
         loss = self.loss(logits.float(), targets)
@@ -214,7 +203,8 @@ class Trainer:
         return {"map_noisy": self._map_at(self.config.validation_noise), "map_clean": self._map_at(None)}
 
     def _map_at(self, noise: Noise | None) -> float:
-        part = noisy_scores(self.validated, self.val_feed, noise, self.config.seed, self.rank, self.world, amp=self.amp)
+        averaged, who = self.average.module, (self.config.seed, self.rank, self.world)
+        part = noisy_scores(averaged, self.val_feed, noise, *who, amp=self.amp)
         scores = self.accelerator.reduce(part, "sum")
         return mean_average_precision(scores.cpu().numpy(), self.val_feed.pixels.targets)
 
