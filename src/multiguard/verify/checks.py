@@ -176,14 +176,17 @@ def _again(
     return make_certificates(given, votes, labels=labels, progress=progress)
 
 
+def _found(wrong: object, said: str, equal: str) -> Check:
+    return Check(False, said) if wrong else Check(True, equal)
+
+
 def _same_run(certified: Results, votes: Votes, again: Certificates) -> Check:
     stored, recorded = certified.certificates, certified.provenance
     names = ("config", "noise", "label_names", "failures")
     wrong = [name for name in names if getattr(stored, name) != getattr(again, name)]
     wrong += [name for name, value in plain_provenance(votes.provenance).items() if recorded.get(name) != value]
-    if wrong:
-        return Check(False, f"the certificates record other facts than their votes: {shorten_names(wrong)}")
-    return Check(True, "config, model, dataset, noise and image failures are recorded as in the votes")
+    said = f"the certificates record other facts than their votes: {shorten_names(wrong)}"
+    return _found(wrong, said, "config, model, dataset, noise and image failures are recorded as in the votes")
 
 
 def _same_claims(stored: Certificates, again: Certificates) -> Check:
@@ -196,10 +199,8 @@ def _same_claims(stored: Certificates, again: Certificates) -> Check:
         for name, new, old in zip(again.ids, again.table.column(column), stored.table.column(column), strict=True)
         if not new.equals(old) and repr(new.as_py()) != repr(old.as_py())
     ]
-    if wrong:
-        return Check(False, f"the votes prove something else: {shorten_names(wrong, 6)}")
-    methods = ", ".join(stored.methods)
-    return Check(True, f"{len(stored)} images, certified again ({methods}): every claim is equal, bit by bit")
+    equal = f"{len(stored)} images, certified again ({', '.join(stored.methods)}): every claim is equal, bit by bit"
+    return _found(wrong, f"the votes prove something else: {shorten_names(wrong, 6)}", equal)
 
 
 def _same_curves(certified: Results, votes: Votes, again: Certificates) -> Check:
@@ -213,9 +214,8 @@ def _same_curves(certified: Results, votes: Votes, again: Certificates) -> Check
         made = curves(proved, own[0].scores.radius, bands=bands)
         if {*curves_text(own).splitlines()} != {*curves_text(made).splitlines()}:
             wrong.append(name)
-    if wrong:
-        return Check(False, f"curves that the votes do not prove: {'; '.join(wrong)}")
-    return Check(True, f"{len(ordered)} curves, computed again: all equal")
+    said = f"curves that the votes do not prove: {'; '.join(wrong)}"
+    return _found(wrong, said, f"{len(ordered)} curves, computed again: all equal")
 
 
 def _csv(folder: Path, certified: Results) -> Check:
@@ -223,9 +223,8 @@ def _csv(folder: Path, certified: Results) -> Check:
     path = folder / CURVES_NAME
     if not path.is_file():
         return Check(True, f"there is no {CURVES_NAME} to compare")
-    if read_regular(path) != curves_text(certified.curves).encode():
-        return Check(False, f"{path} is not what the certificates say")
-    return Check(True, f"{CURVES_NAME}: equal to the certificates")
+    wrong = read_regular(path) != curves_text(certified.curves).encode()
+    return _found(wrong, f"{path} is not what the certificates say", f"{CURVES_NAME}: equal to the certificates")
 
 
 def _page_files(
@@ -249,10 +248,9 @@ def _page(page: Path, main: Results, others: Mapping[str, Results], calibration:
         same = text == page_again(text, main, others, calibration)
     except (OSError, ValueError, InvalidInputError) as error:
         return Check(False, f"{page}: {error}")
-    if not same:
-        made_by = f"or it was made by another version than {__version__}, or by another version of plotly"
-        return Check(False, f"{page} is not the page of these certificates, {made_by}; `multiguard report` makes it")
-    return Check(True, f"{page}: every number and sentence is made from the certificates")
+    made_by = f"or it was made by another version than {__version__}, or by another version of plotly"
+    said = f"{page} is not the page of these certificates, {made_by}; `multiguard report` makes it"
+    return _found(not same, said, f"{page}: every number and sentence is made from the certificates")
 
 
 def _tables(folder: Path, study: Study) -> Iterator[Check]:
@@ -260,9 +258,7 @@ def _tables(folder: Path, study: Study) -> Iterator[Check]:
         made = {path.name: path.read_bytes() for path in write_tables(study, Path(scratch))}
     there = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     wrong = [name for name in there if name in made and read_regular(folder / name) != made[name]]
-    if wrong:
-        yield Check(False, f"{folder}: not what the certificates say: {', '.join(wrong)}")
-    else:
-        yield Check(True, f"{folder}: {len(made.keys() & {*there})} tables, made again: equal")
+    said = f"{folder}: not what the certificates say: {', '.join(wrong)}"
+    yield _found(wrong, said, f"{folder}: {len(made.keys() & {*there})} tables, made again: equal")
     if others := [name for name in there if name not in made]:
         yield Check(None, f"{folder}: {', '.join(others)}")
