@@ -107,7 +107,7 @@ class Stopping:
 
 
 def _processes(device: str) -> int:
-    """How many processes decide: one decision takes 10 to 30 ms, in which a GPU draws hundreds of times.
+    """How many processes decide: one decision takes some milliseconds, in which a GPU draws dozens of times.
 
     On a CPU only this one, which has no processor to spare.
     """
