@@ -8,6 +8,7 @@ against P^n at the level alpha has. Every Q gives such a bound; here are those t
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING
 from itertools import product
 
 import numpy as np
@@ -15,11 +16,39 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, xlogy
 from scipy.stats import binom
 
+from benchmarks.results.sources import ALPHA, Source, hits_of, kept_rows
 from multiguard.certify import TopK
 from multiguard.certify.arguments import Floats
+from multiguard.io.rounding import percent_value, plain
 
 _GRID, _STEPS, _MOST_BAD, _CUTS, _TRIED = 16, 24, 0.7, 6, 4
 _LAST = (1, 2, 3, 5)
+_AT = (0.5, 1.0)
+
+
+def ceiling_block(source: Source, rules: Sequence[TopK]) -> dict[str, str]:
+    """The recall that any certificate can expect at most from as many draws, next to that of `coupled`."""
+    said = []
+    for rule in rules:
+        ours = source.scores(rule, "coupled", radius=_AT).recall.tolist()
+        most = [percent_value(_ceiling(source, rule, radius), ROUND_CEILING) for radius in _AT]
+        at = [f"{m} at R = {plain(r)} (`coupled`: {percent_value(c)})" for m, r, c in zip(most, _AT, ours, strict=True)]
+        said.append(f"{' and '.join(at)} for k' = {rule.k_prime}, k = {rule.k}")
+    words = f"From {source.draws:,} draws of a classifier with the frequencies of these votes, any certificate can"
+    return {"ceiling": f"{words} expect at most this recall in percent: {'; '.join(said)}."}
+
+
+def _ceiling(source: Source, rule: TopK, radius: float) -> float:
+    path = source.path("ceiling", repr(rule), plain(radius))
+    rows, _ = kept_rows(path, lambda: [_image_ceiling(source, i, rule, radius) for i in range(len(source))])
+    return float(np.mean(rows))
+
+
+def _image_ceiling(source: Source, image: int, rule: TopK, radius: float) -> Floats:
+    own, hits = source.labels[image], hits_of(source, image, rule.k_prime)
+    sizes, r = range(1, min(len(own), rule.k) + 1), radius / source.sigma
+    claims = [claim_chance(hits, own, rule, size, r, source.draws, ALPHA) for size in sizes]
+    return np.array([sum(claims) / len(own)])
 
 
 def claim_chance(

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.results.markdown_tables import RADIUS_HEADS, WORDS, cells, csv_link, scores_table
+from benchmarks.results.markdown_tables import RADII, RADIUS_HEADS, WORDS, cells, csv_link
 from multiguard.report import Study
 from multiguard.run.arms import read_arms
 
@@ -18,9 +18,11 @@ def digits_blocks(folder: Path, docs: Path, commit: str | None) -> dict[str, str
         for measure in WORDS
     ]
     (methods,) = (family for family in study.families if family.key == "methods")
-    table = scores_table("method", [(line.value, line.curves["mean"].scores) for line in methods.lines])
+    at = [RADII.index(radius) for radius in (0.5, 1.0)]
+    recall = [(line.value, cells(line.curves["mean"].scores, "recall")) for line in methods.lines]
+    said = "; ".join(f"`{name}` {' and '.join(values[place] for place in at)} %" for name, values in recall)
     link = csv_link(docs, "digits", ["row", "value", "score", *RADIUS_HEADS], rows)
-    return {"digits": f"{table}\n\n{_facts(study, commit)} Every row of the paper's figures: {link}."}
+    return {"digits": f"At R = 0.5 and 1: {said}. {_facts(study, commit)} Every row of the paper's figures: {link}."}
 
 
 def _facts(study: Study, commit: str | None) -> str:

@@ -32,7 +32,7 @@ def k_row(source: Source, docs: Path) -> dict[str, str]:
 
 
 def sigma_row(sources: Sequence[Source], docs: Path) -> dict[str, str]:
-    """The network of each sigma."""
+    """One network at each sigma."""
     lines = [(plain(one.sigma), one.scores(MAIN, METHOD)) for one in sources]
     return _row("sigma", "sigma", lines, "Impact of sigma", sources[0], docs)
 
@@ -52,10 +52,8 @@ def alpha_row(source: Source, docs: Path) -> dict[str, str]:
 
 
 def training_row(source: Source, clean: Source, docs: Path) -> dict[str, str]:
-    """A network that was trained with noise, and one that was not."""
-    assert clean.run is not None
-    same = source.subset(source.positions(clean.run.ids))
-    lines = [("with noise", same.scores(MAIN, METHOD)), ("without noise", clean.scores(MAIN, METHOD))]
+    """Two networks that were trained alike, with noise and without."""
+    lines = [("with noise", source.scores(MAIN, METHOD)), ("without noise", clean.scores(MAIN, METHOD))]
     return _row("training", "training", lines, "Training with and without noise", clean, docs)
 
 

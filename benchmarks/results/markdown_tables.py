@@ -10,7 +10,7 @@ from multiguard.certify.arguments import Floats
 from multiguard.evaluate import Scores
 from multiguard.io.rounding import percent_value, plain
 
-RADII = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
+RADII = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
 RADIUS_HEADS = [f"R = {plain(RADII[0])}", *map(plain, RADII[1:])]
 TABLES = "results"  # in the folder of the page
 WORDS = {"precision": "precision", "recall": "recall", "f1": "F1"}

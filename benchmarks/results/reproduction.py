@@ -15,7 +15,8 @@ from multiguard.certify.arguments import Floats
 
 SCORES = ("precision", "recall", "F1")
 DATA = "MS-COCO"
-_AT = {head.removeprefix("R = "): place for place, head in enumerate(RADIUS_HEADS)}
+_HEADS = RADIUS_HEADS[:7]  # those that every file has
+_AT = {head.removeprefix("R = "): place for place, head in enumerate(_HEADS)}
 _TIE = 0.15  # points; the files have one decimal
 _MATTERS, _SUBSTANTIAL, _SAME = 1.0, 5.0, 0.5  # points
 _MAIN = {"sigma": "0.5", "k'": "3", "k": "10"}  # the paper's config
@@ -153,7 +154,7 @@ def _lines(docs: Path, row: str, score: str, **config: str) -> Lines | None:
         kept = {key: value for key, value in wanted.items() if key != column}
         found = [each for each in found if all(each[key] == value for key, value in kept.items())]
         found = [each for method in _METHODS.get(row, [""]) for each in found if method in ("", each["method"])]
-    values = np.array([[float(each[head]) for head in RADIUS_HEADS] for each in found])
+    values = np.array([[float(each[head]) for head in _HEADS] for each in found])
     return Lines([each[column] for each in found], values) if found else None
 
 

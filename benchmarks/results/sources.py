@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 import multiguard.certify
 from multiguard.certify import Gaussian, Method, Radii, Rule, TopK, certified_radii_batch
 from multiguard.certify.arguments import Floats
-from multiguard.certify.radii import label_radii_batch
 from multiguard.evaluate import Scores, set_scores
 from multiguard.io.rounding import plain
 from multiguard.votes import Votes, read_votes
 
 ALPHA = 0.001
 MAIN = TopK(k=10, k_prime=3)  # the paper's config for MS-COCO
-GRID: Floats = np.arange(61) / 40
+GRID: Floats = np.arange(121) / 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,13 +98,6 @@ class Source:
         """The scores of these radii of all images."""
         return set_scores(radii, rule, num_true=[len(true) for true in self.labels], radius=radius)
 
-    def label_radii(self, rule: Rule, method: Method = "joint") -> list[Floats]:
-        """For each image the radius of each of its labels alone."""
-        options: dict[str, Any] = {"num_labels": self.num_labels, "sigma": self.sigma, "method": method}
-        options["alphas"] = [ALPHA] * len(self)
-        path = self.path("labels", repr(rule), method)
-        return kept_rows(path, lambda: label_radii_batch(self.votes, self.labels, rule, **options))[0]
-
     def positions(self, ids: Iterable[str]) -> list[int]:
         """Where the images with these ids are."""
         assert self.run is not None
@@ -123,20 +115,11 @@ class Source:
         votes = [each[:n] for each, n in zip(self.votes, draws, strict=True)]
         return replace(self, votes=votes, digest=_digest(votes, self.labels), seconds={})
 
-    def resampled(self, draws: int, seed: int = 0) -> "Source":
-        """So many draws of each image, drawn from its votes with replacement."""
-        rng = np.random.default_rng(seed)
-        votes = [each[rng.integers(0, len(each), draws)] for each in self.votes]
-        return replace(self, votes=votes, digest=_digest(votes, self.labels), run=None, seconds={})
-
     def path(self, *words: str) -> Path:
         """Where something about these votes is kept, as long as the code that certifies stays the same."""
         known = (*words, plain(self.sigma), str(self.num_labels), self.digest, _code())
         key = hashlib.sha256("/".join(known).encode()).hexdigest()[:20]
         return self.kept / f"{key}.npz"
-
-
-Pair = tuple[Source, Source | None]  # votes, and those of the same network on other images, which choose
 
 
 def open_votes(folder: Path, name: str, kept: Path) -> Source:
@@ -158,16 +141,6 @@ def open_votes(folder: Path, name: str, kept: Path) -> Source:
         kept,
         run.subset({row.image_id for row in rows}),
     )
-
-
-def open_arrays(path: Path, name: str, sigma: float, kept: Path) -> Source:
-    """The votes in an .npz file: `votes` (images, draws, ranks) and `labels` (images, labels)."""
-    with np.load(path) as stored:
-        votes, truth = stored["votes"], stored["labels"].astype(bool)
-    positions = np.flatnonzero(truth.any(axis=1))
-    labels = [np.flatnonzero(truth[i]).tolist() for i in positions]
-    ranked = [votes[i] for i in positions]
-    return Source(name, ranked, labels, truth.shape[1], sigma, _digest(ranked, labels), kept)
 
 
 def hits_of(source: Source, image: int, k_prime: int) -> NDArray[np.bool_]:

@@ -32,14 +32,13 @@ def test_step(out: Path, capsys):
 
 def test_only(out: Path, monkeypatch):
     """Only the named steps run, in any lane; a name that no step has is refused before anything runs."""
-    files = out / "lite0", out / "lite2"
     ran: list[str] = []
     monkeypatch.setattr(Step, "__call__", lambda step: ran.append(step.log))
-    with pytest.raises(SystemExit, match=r"no step coco-0\.5-vote; --only takes"):
-        Evidence(out, out, files, ["coco-0.5-votes", "coco-0.5-vote"], rehearse=True).run()
+    with pytest.raises(SystemExit, match=r"no step sigma-0\.5-vote; --only takes"):
+        Evidence(out, out, out, ["sigma-0.5-votes", "sigma-0.5-vote"], rehearse=True).run()
     assert not ran
-    named = ["coco-0.5-votes-adaptive", "coco-1-votes", "attack-attack", "train-coco-1"]
-    Evidence(out, out, files, named, rehearse=True).run()
+    named = ["sigma-0.5-votes-adaptive", "sigma-1-votes", "attack-attack", "train-clean"]
+    Evidence(out, out, out, named, rehearse=True).run()
     assert sorted(ran) == sorted(named)
 
 
@@ -50,5 +49,5 @@ def test_failure_in_a_lane(out: Path, monkeypatch):
         raise OSError(step.log)
 
     monkeypatch.setattr(Step, "__call__", fail)
-    with pytest.raises(OSError, match=r"coco-0\.25-votes"):
-        Evidence(out, out, (out, out), ["coco-0.25-votes"], rehearse=True).run()
+    with pytest.raises(OSError, match=r"sigma-0\.25-votes"):
+        Evidence(out, out, out, ["sigma-0.25-votes"], rehearse=True).run()
