@@ -26,7 +26,7 @@ from benchmarks.results.ceiling import ceiling_block
 from benchmarks.results.digits_run import digits_blocks
 from benchmarks.results.distance import distance_block, limit_block
 from benchmarks.results.main_table import METHODS, SMALL, STRICT, draws_block, methods_block, noises_block
-from benchmarks.results.markdown_tables import scores_table
+from benchmarks.results.markdown_tables import RADIUS_HEADS, cells, markdown
 from benchmarks.results.reproduction import reproduction_blocks
 from benchmarks.results.sources import MAIN, Source, open_votes
 from benchmarks.results.statistics import statistics_block, wrong_claims_block
@@ -139,7 +139,8 @@ def _headline(source: Source) -> str:
         "paper": "paper (MultiGuard's Theorem 1, corrected)",
         "jia": "jia (each label on its own)",
     }
-    return scores_table("method", [(words, source.scores(MAIN, method)) for method, words in names.items()])
+    rows = [[words, *cells(source.scores(MAIN, method), "recall")[:7]] for method, words in names.items()]
+    return markdown(["method", *RADIUS_HEADS[:7]], rows)
 
 
 def _commit() -> str:

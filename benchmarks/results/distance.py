@@ -65,9 +65,8 @@ def _distance(source: Source, more: Source, clean: Source | None, attacks: Seque
     heads = ["", "kind", "images", "R = 0.5", "R = 1"]
     prices = [f"{draws:,} draws cost {_points(lower - values)}" for draws, values in proved.items()]
     words = (
-        f"Were these frequencies exact, a better theorem about exact laws could gain at most "
-        f"{_points(upper - lower, at_most=True)}. Of what could then be proved, {'; '.join(prices)}. The rest of the "
-        f"way to the recall without a perturbation, {_points(bare - upper)}, no method could prove from them."
+        f"A better theorem about exact laws could gain at most {_points(upper - lower, at_most=True)}. Of what exact "
+        f"frequencies prove, {'; '.join(prices)}."
     )
     return f"{markdown(heads, rows, words=2)}\n\n{words}"
 

@@ -23,7 +23,7 @@ _DRAWS_METHODS: tuple[Method, ...] = ("coupled", "betting", "joint")
 def noises_block(sources: Sequence[Source]) -> dict[str, str]:
     """Recall that `coupled` certifies at each noise, the best of them first, for two k'."""
     rows = []
-    for rule in (MAIN, LARGE):
+    for rule in (MAIN, LARGE) if sources[0].ranks >= LARGE.k_prime else (MAIN,):
         recall = [_recall(one, rule, METHODS[0], _BEST_AT) for one in sources]
         best = [max(column, key=float) for column in zip(*recall, strict=True)]
         name = f"{rule.k_prime}, {rule.k}"
@@ -74,6 +74,7 @@ def _every_score(source: Source, rules: Sequence[TopK]) -> list[list[str]]:
     return [
         [plain(source.sigma), str(source.draws), str(rule.k_prime), str(rule.k), method, WORDS[measure], *scores]
         for rule in rules
+        if rule.k_prime <= source.ranks
         for method in METHODS
         for measure in WORDS
         for scores in [cells(source.scores(rule, method), measure)]

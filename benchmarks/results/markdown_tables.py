@@ -40,24 +40,6 @@ def csv_rows(docs: Path, name: str) -> list[list[str]]:
         return list(csv.reader(file))[1:]
 
 
-def scores_table(what: str, lines: Sequence[tuple[str, Scores]], measures: Sequence[str] = ("recall",)) -> str:
-    """Certified scores in percent at round radii, a row for each line and measure.
-
-    Args:
-        what: What the lines differ in.
-        lines: The name and the scores of each.
-        measures: Which of precision, recall and f1; their name has a column where there are several.
-    """
-    several = len(measures) > 1
-    heads = [what, *(["score"] if several else []), *RADIUS_HEADS]
-    rows = [
-        [name, *([WORDS[measure]] if several else []), *cells(scores, measure)]
-        for name, scores in lines
-        for measure in measures
-    ]
-    return markdown(heads, rows, words=1 + several)
-
-
 def cells(scores: Scores, measure: str) -> list[str]:
     """One score in percent at the round radii that its curve reaches."""
     within = [radius for radius in RADII if radius <= scores.radius[-1] + 1e-9]

@@ -10,45 +10,31 @@ from tests.votes.vote_runs import provenance
 
 from multiguard.certify import Gaussian
 from multiguard.evaluate import AttackedImage, AttackOutcome, Attacks, CertifyConfig
-from multiguard.votes import DrawVotes, LabelSets, Provenance, VoteRow
+from multiguard.votes import Provenance, VoteRow
 
 STOPS = {"stops": (50, 100), "stopping": {"radii": (0.5, 1.0), "alpha": 0.001, "k": 10, "k_prime": 3}}
 
 
 def write_evidence(home: Path, ranked: np.ndarray, truth: np.ndarray, draws: int) -> None:
-    """The votes (images, 2 draws, K') on images with this truth, in every place; half of them stand for training.
+    """The votes (images, 2 draws, K') on images with this truth, in every place.
 
     Args:
         home: The folder.
-        ranked: The votes; the main network has all of them.
+        ranked: The votes; those at sigma 0.5 have all of them.
         truth: (images, labels) of bool.
-        draws: How many draws most networks have.
+        draws: How many draws the others have.
     """
-    half = range(len(ranked) // 2)
     some = np.random.default_rng(0).permutation(len(ranked))[: len(ranked) // 2]
     run = _run(ranked, truth)
     for sigma in (0.25, 0.5, 1.0):
         own = replace(run, noise=Gaussian(sigma))
-        count = 2 * draws if sigma == 0.5 else draws
-        _store(home / f"coco-{sigma:g}" / "votes", own, ranked[:, :count], truth)
-        _store(home / f"coco-{sigma:g}" / "votes-train", own, ranked[half, :draws], truth[half])
-    for name in ("smaller-0.5", "full-data", "clean"):
+        _store(home / f"sigma-{sigma:g}" / "votes", own, ranked[:, : 2 * draws if sigma == 0.5 else draws], truth)
+    for name in ("noise", "clean"):
         _store(home / name / "votes", run, ranked[:, :draws], truth)
     adaptive = replace(run, **STOPS | {"draws": 100})
-    _store(
-        home / "coco-0.5" / "votes-adaptive",
-        adaptive,
-        [votes[: 50 + 50 * (i % 2)] for i, votes in enumerate(ranked)],
-        truth,
-    )
-    for score in (0.3, 0.5):
-        sets = replace(run, rule="threshold", k_max=None, score_threshold=score)
-        kept = ranked[:, :draws, : (3 if score == 0.3 else 2)]
-        _store(home / "coco-0.5" / f"votes-threshold-{score}", sets, kept, truth)
-        _store(home / "coco-0.5" / f"votes-threshold-{score}-train", sets, kept[half], truth[half])
-    _write_attack(home / "coco-0.5" / "attack", run, truth, some)
-    (home / "older").mkdir()
-    np.savez(home / "older" / "votes.npz", votes=ranked[:, :draws], labels=truth)
+    few = [votes[: 50 + 50 * (i % 2)] for i, votes in enumerate(ranked)]
+    _store(home / "sigma-0.5" / "votes-adaptive", adaptive, few, truth)
+    _write_attack(home / "sigma-0.5" / "attack", run, truth, some)
     printed = "a device\nsampler" + 20 * " " + "100 draws/s  \n  sampler / bare" + 20 * " " + "0.980  >= 0.97\n"
     (home / "sampler.txt").write_text(printed, encoding="utf-8")
 
@@ -61,18 +47,10 @@ def _store(home: Path, run: Provenance, votes, truth: np.ndarray) -> None:
     ids = run.image_ids[: len(votes)]
     run = replace(run, image_ids=ids, draws=max(map(len, votes)))
     rows = [
-        VoteRow(name, tuple(np.flatnonzero(own).tolist()), _packed(each, run), bare=_packed(each[:1], run))
+        VoteRow(name, tuple(np.flatnonzero(own).tolist()), each, bare=each[:1])
         for name, own, each in zip(ids, truth, votes, strict=True)
     ]
     stored_rows(home, run, rows)
-
-
-def _packed(ranked: np.ndarray, run: Provenance) -> DrawVotes:
-    if run.rule == "top-k":
-        return ranked
-    hits = np.zeros((len(ranked), len(run.label_names)), dtype=bool)
-    np.put_along_axis(hits, ranked.astype(int), True, axis=1)
-    return LabelSets.from_hits(hits)
 
 
 def _write_attack(home: Path, run: Provenance, truth: np.ndarray, places: np.ndarray) -> None:

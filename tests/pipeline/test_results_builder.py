@@ -20,7 +20,7 @@ def test_digits_blocks(home, tmp_path):
     assert set(made) <= set(blocks.names((ROOT / "docs" / "results.md").read_text(encoding="utf-8")))
     recall = Study(read_certificates(run / "certificates")).main_curve("paper", "mean").scores.recall
     shown = [percent_value(float(recall[place])) for place in (0, 10, 20, 30, 40, 50)]
-    assert f"| paper | {' | '.join(shown)} |" in made["digits"]
+    assert f"`paper` {shown[2]} and {shown[4]} %" in made["digits"]
     assert "at commit abc" in made["digits"]
     rows = csv_rows(tmp_path, "digits")
     assert {row[0] for row in rows} == {"methods", "k", "n"}
