@@ -108,7 +108,7 @@ def _parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Make]]:
     sources, more = evidence.noises, evidence.open(_MAIN)
     source = next(one for one in sources if one.name == _MAIN)
     yield "noises", lambda: noises_block(sources)
-    yield "methods", lambda: methods_block(sources, (MAIN, SMALL, STRICT), docs)
+    yield "methods", lambda: methods_block(sources, (MAIN, STRICT, SMALL), docs)
     yield "headline", lambda: {"headline": _headline(source)}
     for row in (figure_rows.k_prime_row, figure_rows.k_row, figure_rows.alpha_row):
         yield row.__name__, lambda row=row: row(source, docs)

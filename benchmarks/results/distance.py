@@ -35,7 +35,7 @@ def distance_block(
         more: All draws of the same images; they have a row if they are more than the first.
         clean: The votes of a network that was trained without noise, if there are any.
         attacks: The folders of attacks.
-        rules: A table for each of these.
+        rules: A paragraph for each of these, with a table if it was attacked.
     """
     found = [read_attacks(folder) for folder in attacks]
     parts = []
@@ -64,11 +64,13 @@ def _distance(source: Source, more: Source, clean: Source | None, attacks: Seque
         rows.append(_row(f"certified from {draws:,} draws", "proved", values, len(source)))
     heads = ["", "kind", "images", "R = 0.5", "R = 1"]
     prices = [f"{draws:,} draws cost {_points(lower - values)}" for draws, values in proved.items()]
+    most = " and ".join(percent_value(float(each), ROUND_CEILING) for each in upper)
     words = (
-        f"A better theorem about exact laws could gain at most {_points(upper - lower, at_most=True)}. Of what exact "
-        f"frequencies prove, {'; '.join(prices)}."
+        f"With exact frequencies no method could prove more than {most} % at R = 0.5 and 1; a better theorem about "
+        f"exact laws could gain at most {_points(upper - lower, at_most=True)}. Of what they prove, "
+        f"{'; '.join(prices)}."
     )
-    return f"{markdown(heads, rows, words=2)}\n\n{words}"
+    return f"{markdown(heads, rows, words=2)}\n\n{words}" if attacks else words
 
 
 def _points(gaps: Floats, *, at_most: bool = False) -> str:
