@@ -117,11 +117,11 @@ def _parts(evidence: Evidence, docs: Path) -> Iterator[tuple[str, Make]]:
     yield "n", lambda: figure_rows.n_row(more, docs)
     yield "statistics", lambda: statistics_block(source, (MAIN, SMALL), docs)
     yield "ceiling", lambda: ceiling_block(source, (MAIN, STRICT))
-    yield "certify-cost", lambda: certify_cost_block(source)
+    yield "certify-cost", lambda: certify_cost_block(source, (*METHODS, "betting"))
     if more.draws > source.draws:
         attacks = sorted(evidence.folder.glob("sigma-0.5/attack*"))
         yield "draws", lambda: draws_block(source, more, evidence.get("sigma-0.5/votes-adaptive"))
-        yield "distance", lambda: distance_block(source, more, clean, attacks, (MAIN, STRICT))
+        yield "distance", lambda: distance_block(source, more, clean, attacks, (MAIN, STRICT), docs)
 
 
 def _timed(name: str, make: Make) -> dict[str, str]:

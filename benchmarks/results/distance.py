@@ -11,7 +11,7 @@ from tests.certify.cases import random_distribution
 from tests.certify.limit import least_gap, limit_radius
 
 from benchmarks.exact_law import law_radii
-from benchmarks.results.markdown_tables import csv_link, markdown
+from benchmarks.results.markdown_tables import csv_link
 from benchmarks.results.sources import Source, hits_of, kept_rows
 from multiguard.certify import Gaussian, Method, TopK, certified_size, exact_radii
 from multiguard.certify.arguments import Floats
@@ -26,7 +26,7 @@ _SMALL_METHODS: tuple[Method, ...] = ("coupled", "joint", "paper", "independent"
 
 
 def distance_block(
-    source: Source, more: Source, clean: Source | None, attacks: Sequence[Path], rules: Sequence[TopK]
+    source: Source, more: Source, clean: Source | None, attacks: Sequence[Path], rules: Sequence[TopK], docs: Path
 ) -> dict[str, str]:
     """Bounds of the recall that no attack can take, next to what is certified.
 
@@ -35,17 +35,24 @@ def distance_block(
         more: All draws of the same images; they have a row if they are more than the first.
         clean: The votes of a network that was trained without noise, if there are any.
         attacks: The folders of attacks.
-        rules: A paragraph for each of these, with a table if it was attacked.
+        rules: A paragraph for each of these; the file has their numbers.
+        docs: The folder of the page.
     """
     found = [read_attacks(folder) for folder in attacks]
-    parts = []
+    parts, every = [], []
     for rule in rules:
         own = [each for each in found if each.config.rule == rule]
-        parts.append(f"k' = {rule.k_prime}, k = {rule.k}:\n\n{_distance(source, more, clean, own, rule)}")
-    return {"distance": "\n\n".join(parts)}
+        rows, words = _distance(source, more, clean, own, rule)
+        name = f"{rule.k_prime}, {rule.k}"
+        parts.append(f"* **k', k = {name}:** {words}")
+        every += [[name, *row] for row in rows]
+    link = csv_link(docs, "distance", ["k', k", "", "kind", "images", "R = 0.5", "R = 1"], every)
+    return {"distance": "\n".join([*parts, "", f"All numbers: {link}."])}
 
 
-def _distance(source: Source, more: Source, clean: Source | None, attacks: Sequence[Attacks], rule: TopK) -> str:
+def _distance(
+    source: Source, more: Source, clean: Source | None, attacks: Sequence[Attacks], rule: TopK
+) -> tuple[list[list[str]], str]:
     certified = _certified(source, rule)
     rows = []
     if clean is not None and clean.run is not None and (found := _bare_recall(clean, rule)) is not None:
@@ -62,7 +69,6 @@ def _distance(source: Source, more: Source, clean: Source | None, attacks: Seque
     proved = {one.draws: _certified(one, rule).mean(axis=1) for one in (more, source)}
     for draws, values in proved.items():
         rows.append(_row(f"certified from {draws:,} draws", "proved", values, len(source)))
-    heads = ["", "kind", "images", "R = 0.5", "R = 1"]
     prices = [f"{draws:,} draws cost {_points(lower - values)}" for draws, values in proved.items()]
     most = " and ".join(percent_value(float(each), ROUND_CEILING) for each in upper)
     words = (
@@ -70,7 +76,7 @@ def _distance(source: Source, more: Source, clean: Source | None, attacks: Seque
         f"exact laws could gain at most {_points(upper - lower, at_most=True)}. Of what they prove, "
         f"{'; '.join(prices)}."
     )
-    return f"{markdown(heads, rows, words=2)}\n\n{words}" if attacks else words
+    return rows, words
 
 
 def _points(gaps: Floats, *, at_most: bool = False) -> str:

@@ -18,7 +18,8 @@ _SHOWN: tuple[Method, ...] = ("coupled", "joint", "paper", "jia")
 _SHOWN_AT = ((0.5, 0.5), (0.5, 1.0), (1.0, 1.0), (1.0, 2.0))  # sigma and R of the table of methods
 _TABLED = 2  # rules; the file has the others
 _HEADS = ("sigma", "n", "k'", "k", "method", "score", *RADIUS_HEADS)
-_DRAWS_METHODS: tuple[Method, ...] = ("coupled", "betting", "joint")
+_DRAWS_METHODS: tuple[Method, ...] = ("coupled", "joint")
+_DRAWS_AT = (0.0, 0.5, 1.0, 1.5)
 
 
 def noises_block(sources: Sequence[Source]) -> dict[str, str]:
@@ -30,8 +31,12 @@ def noises_block(sources: Sequence[Source]) -> dict[str, str]:
         name = f"{rule.k_prime}, {rule.k}"
         rows.append([name, "best", *(f"**{value}**" for value in best)])
         rows += [[name, plain(one.sigma), *values] for one, values in zip(sources, recall, strict=True)]
-    heads = ["k', k", "sigma", *(f"R = {plain(radius)}" for radius in _BEST_AT)]
+    heads = ["k', k", "sigma", *_radius_heads(_BEST_AT)]
     return {"noises": markdown(heads, rows, words=2)}
+
+
+def _radius_heads(radii: Sequence[float]) -> list[str]:
+    return [f"R = {plain(radii[0])}", *map(plain, radii[1:])]
 
 
 def _recall(source: Source, rule: TopK, method: Method, radii: Sequence[float]) -> list[str]:
@@ -64,7 +69,7 @@ def methods_block(sources: Sequence[Source], rules: Sequence[TopK], docs: Path) 
         for rule in rules[:_TABLED]
         for method in _SHOWN
     ]
-    heads = ["k', k", "method", *(f"sigma = {plain(sigma)}, R = {plain(radius)}" for _, sigma, radius in shown)]
+    heads = ["k', k", "method", *(f"sigma {plain(sigma)}, R {plain(radius)}" for _, sigma, radius in shown)]
     table = markdown(heads, rows, words=2)
     every = [row for one in sources for row in _every_score(one, [*rules, LARGE])]
     link = csv_link(docs, "methods", _HEADS, every)
@@ -91,7 +96,7 @@ def draws_block(source: Source, more: Source, adaptive: Source | None) -> dict[s
         adaptive: Adaptive draws of the same images, if there are any.
     """
     rows = [
-        [f"{one.draws:,}, fixed", method, *_recall(one, MAIN, method, RADII[:7])]
+        [f"{one.draws:,}, fixed", method, *_recall(one, MAIN, method, _DRAWS_AT)]
         for one in (source, more)
         for method in _DRAWS_METHODS
     ]
@@ -101,5 +106,5 @@ def draws_block(source: Source, more: Source, adaptive: Source | None) -> dict[s
         radii = " and ".join(map(plain, adaptive.run.provenance.stopping["radii"]))
         mean = float(np.mean([len(each) for each in adaptive.votes]))
         words = f"adaptive for R = {radii}: {mean:,.0f} on average, at most {adaptive.draws:,}"
-        rows.append([words, "betting", *_recall(adaptive, MAIN, "betting", RADII[:7])])
-    return {"draws": markdown(["draws", "method", *RADIUS_HEADS[:7]], rows, words=2)}
+        rows.append([words, "betting", *_recall(adaptive, MAIN, "betting", _DRAWS_AT)])
+    return {"draws": markdown(["draws", "method", *_radius_heads(_DRAWS_AT)], rows, words=2)}

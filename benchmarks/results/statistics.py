@@ -195,6 +195,6 @@ def wrong_claims_block(docs: Path, draws: int = 1000, alphas: tuple[float, ...] 
         rows.append(
             [name, *(f"{up_to_digits(float(each.max()), 3)} at p = {_RIVALS[each.argmax()]:.2g}" for each in chances)]
         )
-        said.append(f"{up_to_digits(float(chances[0].max()), 3)} ({name})")
+        said.append(up_to_digits(float(chances[0].max()), 3))
     link = csv_link(docs, "wrong-claims", ["statistics", *(f"alpha = {plain(alpha)}" for alpha in alphas)], rows)
-    return {"wrong-claims": f"At alpha = {plain(alphas[0])}: {'; '.join(said)}. At {plain(alphas[1])} as well: {link}."}
+    return {"wrong-claims": f"At alpha = {plain(alphas[0])}, in the order of the table: {', '.join(said)} ({link})."}
