@@ -8,7 +8,7 @@ import pytest
 from multiguard.errors import InvalidInputError
 from multiguard.models import load, onnx
 from multiguard.smooth import Smoother
-from multiguard.smooth.config import execution
+from multiguard.smooth.dataset import execution
 
 needs_openvino = pytest.mark.skipif(find_spec("openvino") is None, reason="OpenVINO is not installed")
 IMAGE = np.random.default_rng(0).integers(0, 256, (3, 448, 448), dtype=np.uint8)
