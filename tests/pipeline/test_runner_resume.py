@@ -108,6 +108,7 @@ def kill_in_first_batch(home):
     """Run it in its own process, which is killed in its first vote, before its first shard is complete."""
     child, manifest, forward = os.fork(), home / "run" / "votes" / "manifest.json", Means.forward
     if child == 0:
+        torch.set_num_threads(1)  # the threads of the parent's OpenMP are not there after a fork
         Means.forward = lambda self, images: (
             os.kill(os.getpid(), signal.SIGKILL) if manifest.exists() else forward(self, images)
         )
