@@ -2,16 +2,17 @@
 
     python -m benchmarks.default_method VOTES
 
-VOTES is a folder of ranked votes under Gaussian noise, or an .npz file of them at sigma = 0.5.
+VOTES is a folder of ranked votes under Gaussian noise.
 """
 
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.results.sources import Source, open_arrays, open_votes
+from benchmarks.results.sources import Source, open_votes
 from multiguard.certify import TopK
 from multiguard.certify.arguments import Floats
 
@@ -40,17 +41,23 @@ def radius_ahead(source: Source, rule: TopK, draws: int) -> float:
     return float((coupled - joint) / source.sigma)
 
 
+def resampled(source: Source, draws: int) -> Source:
+    """The source with this number of draws of each image, drawn from its votes with replacement."""
+    rng = np.random.default_rng(0)
+    votes = [each[rng.integers(0, len(each), draws)] for each in source.votes]
+    return replace(source, votes=votes, digest=f"{source.digest}, {draws} draws", run=None, seconds={})
+
+
 def main() -> None:
     """Print both tables."""
-    path = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as kept:
-        votes = open_votes(path, "votes", Path(kept)) if path.is_dir() else open_arrays(path, "votes", 0.5, Path(kept))
+        votes = open_votes(Path(sys.argv[1]), "votes", Path(kept))
         first = votes.subset(range(min(200, len(votes))))
         for rule in RECALL_RULES:
             ahead = [points_ahead(first, rule, n) for n in FEW]
             cells = " | ".join(f"{each.min():.1f} to {each.max():.1f}" for each in ahead)
             print(f"| {rule.k_prime}, {rule.k} | {cells} |", flush=True)
-        more = votes.subset(range(min(120, len(votes)))).resampled(max(MANY))
+        more = resampled(votes.subset(range(min(120, len(votes)))), max(MANY))
         for rule in RADIUS_RULES:
             print(f"| {rule.k_prime}, {rule.k} |", *(f"{radius_ahead(more, rule, n):.3f} |" for n in MANY), flush=True)
 

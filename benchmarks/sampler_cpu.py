@@ -17,7 +17,7 @@ import numpy as np
 from multiguard import Smoother
 from multiguard.models import load
 from multiguard.models.onnx import processors
-from multiguard.smooth.config import execution
+from multiguard.smooth.dataset import execution
 
 MODEL, DRAWS, ROUNDS = "coco", 24, 7
 GOAL = 0.8  # of OpenVINO's bare forward pass
