@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from multiguard.certify import Gaussian
+from multiguard.certify import Gaussian, Uniform
 from multiguard.errors import ModelError
 from multiguard.models import model_folder
 from multiguard.models.backbone import build_backbone, check_backbone
@@ -88,6 +88,15 @@ def test_card_of_other_noise(tmp_path, network, noise, message):
         load_folder(tmp_path)
 
 
+def test_range_of_noises():
+    """A network that was trained for a range of sigma is for all of them, and for no other noise."""
+    ranged = card(training={"recipe": {"noise": "gaussian:0.12", "sigma_max": 2.0, "epochs": 3}})
+    assert [ranged.is_for(Gaussian(sigma)) for sigma in (0.11, 0.12, 0.25, 2, 2.1)] == [False, True, True, True, False]
+    assert not ranged.is_for(Uniform(0.5))
+    assert [card().is_for(Gaussian(sigma)) for sigma in (0.25, 0.5)] == [True, False]
+    assert card(noise=None).is_for(Gaussian(1))
+
+
 def test_changed_weights(tmp_path, network):
     """Weights whose hash is not that of the card are refused."""
     save_folder(tmp_path, card(), network)
@@ -113,6 +122,11 @@ def test_card_of_other_architecture(tmp_path, network):
         ('{"format": 9}', "not a model card of format 4"),
         ('{"format": 4, "noise": null}', "not readable as a model card .object missing required field"),
         ('{"format": 4, "label": null}', "not readable as a model card"),
+        (
+            '{"format": 4, "architecture": "cnn:4", "label_names": ["a"], "image_size": [8, 8], "mean": [0], '
+            '"std": [1], "noise": null, "training": {"recipe": {"sigma_max": "2"}}}',
+            "sigma_max is not a number",
+        ),
     ],
 )
 def test_foreign_card(tmp_path, text, message):

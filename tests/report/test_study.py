@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from multiguard.errors import InvalidInputError
 from multiguard.evaluate import CertifyConfig, certify_votes
 from multiguard.report import Study, write_page, write_tables
 from multiguard.report.figures import family_figure
-from multiguard.report.study import Family
+from multiguard.report.study import Family, _training_words
 
 FAILED = {2: "<script>alert(9)</script> & {{ 7 * 7 }}", 6: "the file is empty"}
 SENTENCE = "2 of 12 images could not be voted on and are left out."
@@ -174,3 +175,9 @@ def test_replaced_images(tmp_path) -> None:
     assert write_page(Study(run), tmp_path / "report.html", images=images) == 2
     text = re.sub(r"\s+", " ", (tmp_path / "report.html").read_text(encoding="utf-8"))
     assert "5 could not be found or read" in text
+
+
+def test_trained_range():
+    """A network that was trained for a range of sigma is named by both ends."""
+    run = SimpleNamespace(provenance={"trained_noise": "gaussian:0.12 to 2"})
+    assert _training_words(run) == "trained with σ = 0.12 to 2"

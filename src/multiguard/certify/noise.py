@@ -237,7 +237,7 @@ def parse_noise(text: str, size: Size | None = None) -> Noise:
     PixelAblation(keep=45, pixels=1024)
     """
     kind, _, value = text.strip().partition(":")
-    *most, last = (f"{name}:{noise.form}" for name, noise in _known().items())
+    *most, last = (f"{name}:{noise.form}" for name, noise in NOISES.items())
     forms = f"expected {', '.join(most)} or {last}"
     if kind not in NOISES:
         raise InvalidInputError(f"{unknown_name('noise', kind, NOISES)}; {forms}")
@@ -258,9 +258,9 @@ def resolve_noise(sigma: float | None, noise: Noise | None) -> Noise:
     if (sigma is None) == (noise is None):
         raise InvalidInputError(f"give exactly one of sigma and noise, got sigma = {sigma!r} and noise = {noise!r}")
     if sigma is not None:
-        noise = _known()["gaussian"](sigma)  # type: ignore[call-arg]
+        noise = NOISES["gaussian"](sigma)  # type: ignore[call-arg]
     if not isinstance(noise, Noise):
-        names = ", ".join(each.__name__ for each in _known().values())
+        names = ", ".join(each.__name__ for each in NOISES.values())
         raise InvalidInputError(f"noise must be one of {names}, got {noise!r}; parse_noise reads a text")
     return noise
 
@@ -282,16 +282,9 @@ def given_noise(sigma: float | None, noise: str | None) -> str | None:
         return NO_NOISE if sigma == 0 else str(resolve_noise(sigma, None))
     if noise is None or noise == NO_NOISE:
         return noise
-    is_open = "/" not in noise and getattr(_known().get(noise.strip().partition(":")[0]), "whole", False)
+    is_open = "/" not in noise and getattr(NOISES.get(noise.strip().partition(":")[0]), "whole", False)
     parsed = parse_noise(noise, _ANY_SIZE if is_open else None)
     return noise.strip() if is_open else str(parsed)
-
-
-def _known() -> dict[str, type[Noise]]:
-    """All noises, whichever module was imported first."""
-    import multiguard.certify.ablation  # noqa: F401 (and with it `additive`)
-
-    return NOISES
 
 
 # The type of a record's field: a file holds the text of the noise, which `as_noise` turns into the noise.

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from multiguard.certify.noise import NoiseField, as_noise
+from multiguard.certify.noise import Noise, NoiseField, as_noise
 from multiguard.errors import ModelError
 from multiguard.io.files import file_checksum, read_regular, write_atomically
 from multiguard.io.records import convert, decode_json
@@ -55,14 +55,18 @@ class ModelCard:
 
     @property
     def trained_noise(self) -> str | None:
-        """The noise on the training images, "none" for none; None where no training is recorded.
-
-        It may differ from `noise`, the noise to vote with.
-        """
+        """The noise on the training images, "none" for none; None where no training is recorded."""
         recipe = self.training.get("recipe", {})
         noise = recipe.get("noise") if recipe.get("epochs") else None
         largest = recipe.get("sigma_max")
         return None if not isinstance(noise, str) else noise if largest is None else f"{noise} to {largest:g}"
+
+    def is_for(self, noise: Noise) -> bool:
+        """Whether to vote with this noise: it is the card's, or Gaussian with a sigma among those in training."""
+        recipe = self.training.get("recipe", {})
+        if self.noise in (None, noise) or noise.sigma is None or recipe.get("sigma_max") is None:
+            return self.noise in (None, noise)
+        return bool((as_noise(recipe["noise"]).sigma or 0) <= noise.sigma <= recipe["sigma_max"])
 
 
 def write_card(path: Path, card: ModelCard) -> None:
@@ -98,6 +102,8 @@ def _check_card(card: ModelCard) -> None:
         raise ValueError(f"mean and std must have 1 or {_CHANNELS} values, and std above 0")
     if not isinstance(card.training.get("recipe", {}), dict):
         raise ValueError("training.recipe is not an object")
+    if not isinstance(card.training.get("recipe", {}).get("sigma_max"), int | float | None):
+        raise ValueError("training.recipe.sigma_max is not a number")
 
 
 def folder_checksum(folder: Path | str) -> str:

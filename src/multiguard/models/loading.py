@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from multiguard.certify.noise import Noise
 from multiguard.errors import InvalidInputError
 from multiguard.io.files import file_checksum, read_lines
-from multiguard.models.card import folder_checksum, read_card
+from multiguard.models.card import ModelCard, folder_checksum, read_card
 from multiguard.models.classifier import Classifier, ModelOptions, Output, label_tuple
 from multiguard.models.code import load_code, wrap_model
 from multiguard.models.config import ModelConfig
@@ -93,16 +92,17 @@ def square_size(classifier: Classifier, spec: str, size: int | None) -> int | No
     return own[0]
 
 
-def folder_noise(model: ModelConfig) -> Noise | None:
-    """The noise that the model folder was made for; None if the model does not say, or was trained without noise."""
+def folder_card(model: ModelConfig) -> ModelCard | None:
+    """The card of the model folder; None if the model is none."""
     folder = _card_folder(model)
-    return None if folder is None else read_card(folder).noise
+    return None if folder is None else read_card(folder)
 
 
 def chosen_noise(model: ModelConfig, *texts: str | None) -> str:
     """The text of the noise to use: the first that is given, or else that of the model folder."""
-    own = folder_noise(model)
-    chosen = next((text for text in texts if text is not None), None if own is None else str(own))
+    card = folder_card(model)
+    own = None if card is None or card.noise is None else str(card.noise)
+    chosen = next((text for text in texts if text is not None), own)
     if chosen is None:
         raise InvalidInputError(
             f"no noise given, and {model.spec} does not say which; give --sigma, such as 0.5, or --noise"

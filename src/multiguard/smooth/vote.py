@@ -19,7 +19,7 @@ from multiguard.io.progress import time_words
 from multiguard.io.records import encode_json
 from multiguard.models.classifier import Classifier
 from multiguard.models.config import ModelConfig
-from multiguard.models.loading import chosen_noise, folder_noise, load_model, square_size, unnamed_labels
+from multiguard.models.loading import chosen_noise, folder_card, load_model, square_size, unnamed_labels
 from multiguard.smooth.config import ClusterConfig, VoteConfig, score_threshold
 from multiguard.smooth.dataset import VoteRun, no_progress, no_stop
 from multiguard.smooth.probe import expectations
@@ -118,8 +118,8 @@ class NamedRun(VoteRun):
         found = parse_noise(text, None if side is None else (side, side))
         self.data, self.config = data.replace(size=side), config.for_noise(found)
         self.images: IndexedDataset = self.data.open(label_names=classifier.label_names)
-        if (made_for := folder_noise(self.model)) not in (None, found):
-            self.notes.append(f"note: {model.spec} was made for {made_for}; this votes with {found}")
+        if (card := folder_card(self.model)) is not None and not card.is_for(found):
+            self.notes.append(f"note: {model.spec} was made for {card.noise}; this votes with {found}")
         if data.images is not None and data.images > len(self.images):
             self.notes.append(f"note: {fewer_images(data.images, len(self.images))}")
         super().__init__(
