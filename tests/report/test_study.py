@@ -4,7 +4,6 @@ import csv
 import json
 import re
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -179,5 +178,4 @@ def test_replaced_images(tmp_path) -> None:
 
 def test_trained_range():
     """A network that was trained for a range of sigma is named by both ends."""
-    run = SimpleNamespace(provenance={"trained_noise": "gaussian:0.12 to 2"})
-    assert _training_words(run) == "trained with σ = 0.12 to 2"
+    assert _training_words("gaussian:0.12 to 2") == "trained with σ = 0.12 to 2"

@@ -143,10 +143,10 @@ def _verdict(different: int, total: int, notes: tuple[str, ...]) -> Check:
         return Check(True, f"{total} draws, drawn again: all equal; {found}")
     text = f"{different} of {total} draws, drawn again, have other labels"
     if not notes:
-        return Check(False, f"{text}, though device, precision and versions are those of the votes")
+        return Check(False, f"{text}, though device, precision and versions are the same")
     if different > _ROUNDING * total:
         return Check(False, f"{text}: too many for rounding alone; {'; '.join(notes)}")
-    rounding = "so few that rounding explains them, though equality cannot be shown here"
+    rounding = "rounding explains that few, though equality cannot be shown here"
     return Check(True, f"{text}: {rounding}; {'; '.join(notes)}")
 
 
